@@ -78,6 +78,10 @@ class Cluster:
             known = self._open[node.host, node.port] = self.new_connection(node)
         return known
 
+    def connected(self, node: Node) -> Connection | None:
+        """The open connection to an address, if there is one."""
+        return self._open.get((node.host, node.port))
+
     def new_connection(self, node: Node) -> Connection:
         """Open a connection that its caller closes."""
         return Connection(node, self.settings, self._tls)

@@ -12,6 +12,7 @@ AREAS: Final = (
             "start": "Run a node, or several.",
             "console": "Look at clusters in a browser.",
             "storage": "Format a node's directories; look at them.",
+            "migrate": "Replace Apache Kafka by Ottla node by node, and back.",
             "secure": "Make a secured cluster, its users and its tenants.",
             "doctor": "Check that all is well, and say what to do where it is not.",
             "top": "Watch a cluster: rates, lag, partitions in trouble.",

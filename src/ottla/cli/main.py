@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "console": "ottla.console.cli",
     "connectors": "ottla.connect.connectors_cli",
     "demo": "ottla.demo.cli",
+    "migrate": "ottla.cli.migrate.commands",
     "profile": "ottla.cli.profile",
     "secure": "ottla.cli.secure.commands",
     "registry": "ottla.cli.registry",

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
+from ottla import __version__
 from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import BROKER_KEYS, TOPIC_KEYS, ConfigDef, text_of
 from ottla.config.dynamic import definition_of
 from ottla.config.synonyms import TOPIC_SYNONYMS, base_of_listener_key, broker_synonyms
 from ottla.config.topic import topic_values, usable_overrides
 from ottla.wire.enums import ConfigSource, ConfigType
+
+VERSION_KEY: Final = "ottla.version"
+"""Asked for by this name, a node of Ottla describes its version. Apache Kafka has no such key."""
 
 
 class SynonymEntry(msgspec.Struct, frozen=True):
@@ -36,12 +41,26 @@ class ConfigEntry(msgspec.Struct, frozen=True):
     sensitive: bool
 
 
+_VERSION: Final = ConfigEntry(
+    name=VERSION_KEY,
+    value=__version__,
+    source=ConfigSource.DEFAULT_CONFIG,
+    synonyms=(),
+    type=ConfigType.STRING.value,
+    read_only=True,
+    sensitive=False,
+)
+
+
 def describe_broker(config: BrokerConfig, keys: Iterable[str] | None = None) -> list[ConfigEntry]:
     """The entries of one broker, by name; all of them, or those of `keys` that exist."""
     given = config.static.keys() | config.dynamic_default.keys() | config.dynamic.keys()
     public = {name for name, definition in BROKER_KEYS.items() if not definition.internal}
+    keys = None if keys is None else set(keys)
     names = _chosen(given | public, keys)
-    return [_broker_entry(config, name, text_of(config[name]), per_broker=True) for name in names]
+    entries = [_broker_entry(config, name, text_of(config[name]), per_broker=True) for name in names]
+    # Only who asks for it by name gets it: a list of all keys is the same as Kafka's.
+    return [*entries, _VERSION] if keys is not None and VERSION_KEY in keys else entries
 
 
 def describe_broker_defaults(config: BrokerConfig, keys: Iterable[str] | None = None) -> list[ConfigEntry]:

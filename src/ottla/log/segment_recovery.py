@@ -7,7 +7,7 @@ compared with the neighbours: a batch with a wrong one is cut off like a torn ba
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.index import OffsetIndex, TimeIndex
@@ -15,11 +15,13 @@ from ottla.log.leader_epochs import EpochEntry, LeaderEpochCache, epoch_at
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.segment import MAX_RELATIVE_OFFSET, BatchPosition, Scan, Segment
 from ottla.log.types import NO_EPOCH
-from ottla.records.batch import HEADER_SIZE, MAGIC, BatchHeader, CorruptBatchError, check_crc
+from ottla.records.batch import HEADER_SIZE, MAGIC, BatchHeader, Buffer, CorruptBatchError, check_crc
 
 _Batch = tuple[int, BatchHeader, memoryview]
 
 _TAIL = 256
+_MAX_OLD_BYTES = 1 << 28
+"""No message of an old format is larger: brokers refuse batches above `message.max.bytes`."""
 _MAX_OFFSET = 2**63 - 1
 
 
@@ -184,14 +186,19 @@ def _good_batches(segment: Segment, place: Place, following: Segment | None) -> 
         return  # no batch follows, so a doubtful one is dropped, too
 
 
+def begins_with_old_format(header: BatchHeader, size: int, pread: Callable[[int, int], Buffer]) -> bool:
+    """Whether a segment of this size begins with a whole message of magic 0 or 1."""
+    if header.magic not in (0, 1) or not 14 <= header.length <= min(size - 12, _MAX_OLD_BYTES):
+        return False
+    # Zeros that a crash left in a batch of magic 2 look like magic 0 too, but not with the old format's checksum.
+    message = pread(header.length, 12)
+    return int.from_bytes(message[:4], "big") == zlib.crc32(message[4:])
+
+
 def _refuse_old_format(segment: Segment) -> None:
     """Refuse whole message sets of magic 0 or 1: they are not damage, and truncation would destroy good data."""
     header = segment.header_at(0) if segment.size >= HEADER_SIZE else None
-    if header is None or header.magic not in (0, 1) or not 14 <= header.length <= segment.size - 12:
-        return
-    # Zeros that a crash left in a batch of magic 2 look like magic 0 too, but not with the old format's checksum.
-    message = segment.log.pread(header.length, 12)
-    if int.from_bytes(message[:4], "big") == zlib.crc32(message[4:]):
+    if header is not None and begins_with_old_format(header, segment.size, segment.log.pread):
         raise ApiException(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             f"{segment.path} holds messages of format {header.magic}; only format {MAGIC} is supported",

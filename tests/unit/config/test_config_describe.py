@@ -1,7 +1,14 @@
 """What DescribeConfigs says: values, sources and synonyms in Kafka's order."""
 
+from ottla import __version__
 from ottla.config.broker import BrokerConfig
-from ottla.config.describe import SynonymEntry, describe_broker, describe_broker_defaults, describe_topic
+from ottla.config.describe import (
+    VERSION_KEY,
+    SynonymEntry,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+)
 from ottla.wire.enums import ConfigSource
 
 CONFIG = BrokerConfig.single_node(
@@ -81,3 +88,10 @@ def test_an_internal_key_shows_only_where_it_is_set():
     assert (
         one(describe_topic(CONFIG, {"internal.segment.bytes": "9"}, ["internal.segment.bytes"])).value == "9"
     )
+
+
+def test_the_version_is_described_only_if_asked_for_by_name() -> None:
+    config = BrokerConfig.single_node({"log.dirs": "/data"})
+    (entry,) = describe_broker(config, [VERSION_KEY])
+    assert (entry.name, entry.value, entry.read_only) == ("ottla.version", __version__, True)
+    assert VERSION_KEY not in {each.name for each in describe_broker(config)}

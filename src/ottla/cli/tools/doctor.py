@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
 import click
@@ -14,29 +14,18 @@ from ottla import __version__
 from ottla.admin.connection import ConnectionFailed, Node
 from ottla.admin.log_dirs import describe_log_dirs
 from ottla.admin.quorum import describe_quorum
+from ottla.cli.findings import FAIL, OK, WARN, Finding, show, some
 from ottla.cli.tools.base import Flags, Session, parse_bootstrap, tool
 from ottla.errors import ApiException, ErrorCode
 from ottla.interpreter import is_optimised
 from ottla.wire.apis import ApiKey
 
-_OK, _WARN, _FAIL = "ok", "warn", "fail"
-_MARKS: Final = {_OK: ("✓", "green"), _WARN: ("!", "yellow"), _FAIL: ("✗", "red")}
 _SLOW_MS: Final = 500
 _SKEW_MS: Final = 2_000
 _LITTLE_SPACE: Final = 0.15
 _NO_SPACE: Final = 0.05
 _FEW_FILES: Final = 16_384
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One check: its subject, its result, and advice."""
-
-    check: str
-    state: str
-    text: str
-    advice: str = ""
 
 
 class DoctorFlags(Flags):
@@ -54,12 +43,12 @@ def doctor(session: Session, flags: DoctorFlags) -> None:
     findings: list[Finding] = []
     for finding in _examine(session):
         findings.append(finding)
-        if not session.as_json and not (flags.quiet and finding.state == _OK):
-            _show(finding)
+        if not session.as_json and not (flags.quiet and finding.state == OK):
+            show(finding)
     if session.as_json:
         session.dump([asdict(finding) for finding in findings])
-    failed = sum(finding.state == _FAIL for finding in findings)
-    warned = sum(finding.state == _WARN for finding in findings)
+    failed = sum(finding.state == FAIL for finding in findings)
+    warned = sum(finding.state == WARN for finding in findings)
     if failed or warned:
         session.print(f"\n{failed} failed, {warned} to look at, {len(findings) - failed - warned} well")
     else:
@@ -67,19 +56,12 @@ def doctor(session: Session, flags: DoctorFlags) -> None:
     session.exit_code = 1 if failed else 0
 
 
-def _show(finding: Finding) -> None:
-    mark, color = _MARKS[finding.state]
-    click.echo(f"{click.style(mark, fg=color)} {finding.check}: {finding.text}")
-    if finding.advice:
-        click.echo(f"    {finding.advice}")
-
-
 def _examine(session: Session) -> Iterator[Finding]:
     yield from _here()
     reached = False
     for host, port in parse_bootstrap(session.bootstrap):
         finding = _bootstrap(session, Node(-1, host, port))
-        reached = reached or finding.state != _FAIL
+        reached = reached or finding.state != FAIL
         yield finding
     if not reached:
         return
@@ -96,11 +78,11 @@ def _here() -> Iterator[Finding]:
     import confluent_kafka
 
     versions = f"Ottla {__version__}, Python {platform.python_version()}, librdkafka {confluent_kafka.libversion()[0]}"
-    yield Finding("versions here", _OK, versions)
+    yield Finding("versions here", OK, versions)
     if not is_optimised():
         yield Finding(
             "Python here",
-            _WARN,
+            WARN,
             "it was built without profile-guided optimisation: a broker spends 9 to 25 % more CPU on a request",
             "run Ottla on your distribution's Python, or build yours with --enable-optimizations",
         )
@@ -108,14 +90,14 @@ def _here() -> Iterator[Finding]:
     if soft != resource.RLIM_INFINITY and soft < _FEW_FILES:
         yield Finding(
             "open files here",
-            _WARN,
+            WARN,
             f"a process may have {soft} open; a broker needs several per partition and one per connection",
             f"before `ottla start`: ulimit -n {min(hard, 100_000) if hard > 0 else 100_000}"
             " (or LimitNOFILE= in its systemd unit)",
         )
     else:
         yield Finding(
-            "open files here", _OK, f"a process may have {soft if soft > 0 else 'any number of them'}"
+            "open files here", OK, f"a process may have {soft if soft > 0 else 'any number of them'}"
         )
 
 
@@ -126,13 +108,13 @@ def _bootstrap(session: Session, node: Node) -> Finding:
     except ConnectionFailed as failure:
         return Finding(
             f"bootstrap {node.address}",
-            _FAIL,
+            FAIL,
             failure.reason,
             "is it running (`ottla start`), is the port right, does a firewall stand between?",
         )
     except ApiException as error:
         return Finding(
-            f"bootstrap {node.address}", _FAIL, error.message, "see the security settings of the profile"
+            f"bootstrap {node.address}", FAIL, error.message, "see the security settings of the profile"
         )
     return _answered(f"bootstrap {node.address}", started)
 
@@ -140,8 +122,8 @@ def _bootstrap(session: Session, node: Node) -> Finding:
 def _answered(check: str, started: float) -> Finding:
     took_ms = (time.monotonic() - started) * 1000
     if took_ms > _SLOW_MS:
-        return Finding(check, _WARN, f"answers after {took_ms:.0f} ms", "the broker or the way to it is busy")
-    return Finding(check, _OK, f"answers after {took_ms:.0f} ms")
+        return Finding(check, WARN, f"answers after {took_ms:.0f} ms", "the broker or the way to it is busy")
+    return Finding(check, OK, f"answers after {took_ms:.0f} ms")
 
 
 def _brokers(session: Session) -> Iterator[Finding]:
@@ -155,7 +137,7 @@ def _brokers(session: Session) -> Iterator[Finding]:
             connection = session.cluster.connection(node.id)
         except ConnectionFailed as failure:
             yield Finding(
-                check, _FAIL, f"advertised, but {failure.reason}", _advertised_advice(node, bootstraps)
+                check, FAIL, f"advertised, but {failure.reason}", _advertised_advice(node, bootstraps)
             )
             continue
         levels[node.id] = frozenset((key, *span) for key, span in connection.versions.items())
@@ -163,12 +145,12 @@ def _brokers(session: Session) -> Iterator[Finding]:
     if len(set(levels.values())) > 1:
         yield Finding(
             "versions of brokers",
-            _WARN,
+            WARN,
             f"brokers {', '.join(map(str, sorted(levels)))} do not speak the same versions of all APIs",
             "that is so in the middle of an upgrade; finish it: `ottla broker-api-versions` shows who differs",
         )
     elif levels:
-        yield Finding("versions of brokers", _OK, "all speak the same versions of all APIs")
+        yield Finding("versions of brokers", OK, "all speak the same versions of all APIs")
 
 
 def _advertised_advice(node: Node, bootstraps: list[str]) -> str:
@@ -193,7 +175,7 @@ def _quorum(session: Session) -> Iterator[Finding]:
     if answer.error_code != ErrorCode.NONE or answer.topics[0].partitions[0].error_code != ErrorCode.NONE:
         code = answer.error_code or answer.topics[0].partitions[0].error_code
         yield Finding(
-            "controllers", _FAIL, ErrorCode.of(code).name, "are a majority of the controllers running?"
+            "controllers", FAIL, ErrorCode.of(code).name, "are a majority of the controllers running?"
         )
         return
     quorum = answer.topics[0].partitions[0]
@@ -208,17 +190,17 @@ def _quorum(session: Session) -> Iterator[Finding]:
         advice = (
             "are a majority of the controllers running? `ottla metadata-quorum describe --status` shows them"
         )
-        yield Finding("controllers", _FAIL, "there is no leader", advice)
+        yield Finding("controllers", FAIL, "there is no leader", advice)
         return
     if behind:
         yield Finding(
             "controllers",
-            _WARN,
+            WARN,
             f"{quorum.leader_id} leads, but {', '.join(map(str, behind))} do not keep up",
             "start them, or look at their logs; until then fewer may fail",
         )
     else:
-        yield Finding("controllers", _OK, f"{quorum.leader_id} leads {len(by_id)} of them, and all keep up")
+        yield Finding("controllers", OK, f"{quorum.leader_id} leads {len(by_id)} of them, and all keep up")
     moment = leader.last_caught_up_timestamp
     if moment > 0:
         skew_ms = max(before_ms - moment, moment - after_ms, 0.0)
@@ -226,12 +208,12 @@ def _quorum(session: Session) -> Iterator[Finding]:
             way = "behind" if moment < before_ms else "ahead of"
             yield Finding(
                 "clock",
-                _FAIL,
+                FAIL,
                 f"the cluster's clock is {skew_ms / 1000:.1f} s {way} this machine's",
                 "let both keep time by NTP (timedatectl set-ntp true): retention and tokens go by it",
             )
         else:
-            yield Finding("clock", _OK, "the cluster's and this machine's agree")
+            yield Finding("clock", OK, "the cluster's and this machine's agree")
 
 
 def _partitions(session: Session) -> Iterator[Finding]:
@@ -247,23 +229,19 @@ def _partitions(session: Session) -> Iterator[Finding]:
     if headless:
         yield Finding(
             "partitions",
-            _FAIL,
-            f"{len(headless)} have no leader: {_some(headless)}",
+            FAIL,
+            f"{len(headless)} have no leader: {some(headless)}",
             "start the brokers that hold them; `ottla leader-election --election-type unclean` is the last resort",
         )
     if lacking:
         yield Finding(
             "partitions",
-            _WARN,
-            f"{len(lacking)} lack a replica: {_some(lacking)}",
+            WARN,
+            f"{len(lacking)} lack a replica: {some(lacking)}",
             "`ottla topics --describe --under-replicated-partitions` shows on which brokers",
         )
     if not headless and not lacking:
-        yield Finding("partitions", _OK, f"all {count} have a leader and all their replicas")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        yield Finding("partitions", OK, f"all {count} have a leader and all their replicas")
 
 
 def _disks(session: Session) -> Iterator[Finding]:
@@ -277,7 +255,7 @@ def _disks(session: Session) -> Iterator[Finding]:
             if each.error_code != ErrorCode.NONE:
                 yield Finding(
                     check,
-                    _FAIL,
+                    FAIL,
                     f"is offline: {ErrorCode.of(each.error_code).name}",
                     "look at the broker's log and at the disk, then restart the broker",
                 )
@@ -289,7 +267,7 @@ def _space(check: str, usable: int, total: int) -> Finding:
     text = f"{usable / 1e9:.1f} of {total / 1e9:.1f} GB are free"
     advice = "keep less (`ottla configs --alter --topic NAME --add-config retention.bytes=...`) or give it more room"
     if usable < total * _NO_SPACE:
-        return Finding(check, _FAIL, text, advice)
+        return Finding(check, FAIL, text, advice)
     if usable < total * _LITTLE_SPACE:
-        return Finding(check, _WARN, text, advice)
-    return Finding(check, _OK, text)
+        return Finding(check, WARN, text, advice)
+    return Finding(check, OK, text)
