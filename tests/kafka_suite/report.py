@@ -61,6 +61,10 @@ def summary(outcomes: list[Outcome]) -> str:
         if outcome.state == "failed":
             reason = " ".join(outcome.reason.split())[:_REASON_LENGTH]
             lines.append(f"FAILED {outcome.test} ({outcome.invocation}, {outcome.seconds:.1f} s): {reason}")
+    return "\n".join([*lines, closing_line(outcomes), ""])
+
+
+def closing_line(outcomes: list[Outcome]) -> str:
+    """The sums in one line."""
     total = Counter(outcome.state for outcome in outcomes)
-    lines.append(f"{len(outcomes)} tests: " + ", ".join(f"{total[state]} {state}" for state in _STATES))
-    return "\n".join([*lines, ""])
+    return ", ".join(f"{total[state]} {state}" for state in _STATES)

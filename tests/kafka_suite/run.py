@@ -1,73 +1,106 @@
 """`make test-kafka-suite`: Apache Kafka's own published cluster tests, on clusters of Ottla processes.
 
-Exit code 1 when a test fails that `cannot_run.tsv` does not list, or when fewer than `--at-least` tests passed.
+Each class runs in a JVM of its own for a bounded time. Reports of classes that ran to their end are kept: a run that
+was stopped, or that reached its limit, goes on with `--continue`. Exit code 1 when a test fails that `cannot_run.tsv`
+does not list, when a class was not reached, or when fewer than `--at-least` tests passed.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import subprocess
+import shutil
 import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from kafka_suite.jars import cluster_tests, compiled
-from kafka_suite.report import Outcome, read_reports, summary
+from kafka_suite.jvm import TestJvm, run_class
+from kafka_suite.report import Outcome, closing_line, read_reports, summary
 
 ROOT = Path(__file__).parents[2]
 LISTED = Path(__file__).with_name("cannot_run.tsv")
-_FLAGS = (
-    "-Xmx1g",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Xshare:auto",
-    "-XX:+EnableDynamicAgentLoading",
-)
+_FINISHED = "finished"
 
 
-def run(names: list[str], build: Path, *, all_tests: bool, out: Path) -> list[Outcome]:
-    """Run test classes, or single methods as `class#method`, in one JVM. JUnit's reports go to `out`."""
-    path = compiled(build / "classes")
-    selected = [f"--select-method={name}" if "#" in name else f"--select-class={name}" for name in names]
-    properties = {
-        "ottla.python": sys.executable,
-        "org.slf4j.simpleLogger.defaultLogLevel": "error",
-        "java.io.tmpdir": str(out),
-        **({} if all_tests else {"ottla.listed": str(LISTED)}),
-    }
-    configuration = {
-        "junit.jupiter.extensions.autodetection.enabled": "true",
-        "junit.jupiter.execution.timeout.testtemplate.method.default": "180 s",
-        "junit.jupiter.execution.timeout.beforeeach.method.default": "120 s",
-    }
-    out.mkdir(parents=True, exist_ok=True)
-    command = [
-        "java",
-        *_FLAGS,
-        *(f"-D{key}={value}" for key, value in properties.items()),
-        *("-cp", path, "org.junit.platform.console.ConsoleLauncher", "execute"),
-        *(f"--config={key}={value}" for key, value in configuration.items()),
-        *("--reports-dir", str(out), "--details=testfeed", "--disable-banner", "--disable-ansi-colors"),
-        *selected,
-    ]
-    tests = os.pathsep.join((str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")))
-    environment = {**os.environ, "PYTHONPATH": tests.strip(os.pathsep), "PYTHONDONTWRITEBYTECODE": ""}
-    with (out / "console.txt").open("w") as console:
-        subprocess.run(command, env=environment, stdout=console, stderr=subprocess.STDOUT, check=False)
-    return read_reports(out)
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long one class and the whole run may take."""
+
+    class_s: float
+    whole_s: float
+
+
+def listed() -> dict[str, str]:
+    """The reasons of `cannot_run.tsv` by class or `class#method`."""
+    lines = LISTED.read_text().splitlines()
+    return dict(line.split("\t", 1) for line in lines if line and not line.startswith("#"))
+
+
+def by_outer_class(names: Iterable[str]) -> dict[str, list[str]]:
+    """The classes to run in one JVM: a class with those that are declared inside it."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(names):
+        found.setdefault(name.partition("$")[0], []).append(name)
+    return found
+
+
+def run_all(classes: dict[str, list[str]], jvm: TestJvm, reports: Path, limits: Limits) -> list[Outcome]:
+    """Run the classes one after another, and say after each how it went; finished ones are only read."""
+    end = time.monotonic() + limits.whole_s
+    reasons = {} if jvm.listed is None else listed()
+    outcomes: list[Outcome] = []
+    for number, (name, selected) in enumerate(classes.items(), start=1):
+        directory = reports / name
+        if all(one in reasons for one in selected):
+            found = [Outcome(f"{one}#*", "", "skipped", 0.0, reasons[one]) for one in selected]
+        elif (directory / _FINISHED).exists():
+            found = read_reports(directory)
+        elif time.monotonic() >= end:
+            found = [Outcome(f"{name}#*", "", "failed", 0.0, "not reached: go on with --continue")]
+        else:
+            found = _run(name, selected, jvm, directory, min(limits.class_s, end - time.monotonic()))
+        outcomes += found
+        sys.stdout.write(f"{number}/{len(classes)} {name}: {closing_line(found)}\n")
+        sys.stdout.flush()
+    return outcomes
+
+
+def _run(name: str, selected: list[str], jvm: TestJvm, directory: Path, limit_s: float) -> list[Outcome]:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    ended = run_class(jvm, selected, directory, limit_s)
+    found = read_reports(directory)
+    if not ended:
+        return [*found, Outcome(f"{name}#*", "", "failed", limit_s, f"not finished within {limit_s:.0f} s")]
+    if not found:
+        return [Outcome(f"{name}#*", "", "failed", 0.0, f"no report: see {directory / 'console.txt'}")]
+    (directory / _FINISHED).touch()
+    return found
 
 
 def main() -> None:
     """Run what the arguments select, print the summary, and say by the exit code whether all is well."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="a regular expression; the class names to run")
+    parser.add_argument("--method", default="", help="only this method of the classes")
     parser.add_argument("--all", action="store_true", help="run the listed tests as well")
+    parser.add_argument(
+        "--continue", dest="go_on", action="store_true", help="keep the reports of finished classes"
+    )
+    parser.add_argument("--class-limit", type=float, default=1200, metavar="SECONDS", help="for one class")
+    parser.add_argument("--limit", type=float, default=7200, metavar="SECONDS", help="for the whole run")
     parser.add_argument("--at-least", type=int, default=0, help="how many tests must pass")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "kafka-suite")
     options = parser.parse_args()
-    names = sorted(name for name in cluster_tests() if re.search(options.only, name))
-    outcomes = run(names, options.out, all_tests=options.all, out=options.out / "reports")
+    reports = options.out / "reports"
+    if not options.go_on:
+        shutil.rmtree(reports, ignore_errors=True)
+    classes = by_outer_class(name for name in cluster_tests() if re.search(options.only, name))
+    jvm = TestJvm(compiled(options.out / "classes"), None if options.all else LISTED, options.method)
+    outcomes = run_all(classes, jvm, reports, Limits(options.class_limit, options.limit))
     sys.stdout.write(summary(outcomes))
     passed = sum(outcome.state == "passed" for outcome in outcomes)
     failed = any(outcome.state == "failed" for outcome in outcomes)

@@ -239,3 +239,14 @@ def test_the_audit_file_tells_who_came_in_and_who_changed_what(node: SecuredNode
 def test_raw_clients_that_are_denied_close_cleanly(node: SecuredNode) -> None:
     with pytest.raises(ConnectionError), RawClient("127.0.0.1", node.ports["PASSWORDS"]) as client:
         client.ask(ApiVersionsRequest(), 0)
+
+
+@pytest.mark.parametrize("asked", [ApiVersionsRequest(), SaslHandshakeRequest(mechanism="PLAIN")])
+def test_a_request_where_a_sasl_token_belongs_is_answered_and_ends_the_connection(
+    node: SecuredNode, asked: ApiVersionsRequest | SaslHandshakeRequest
+) -> None:
+    with node.connect("PASSWORDS", node.context()) as client:
+        assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+        assert client.ask(asked, 0).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        with pytest.raises(ConnectionError):
+            client.ask(SaslAuthenticateRequest(auth_bytes=b"\0admin\0x"), 2)

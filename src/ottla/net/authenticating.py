@@ -25,6 +25,7 @@ from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import DecodeError
 from ottla.wire.headers import read_request_start
 from ottla.wire.messages import (
+    ApiVersionsResponse,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
@@ -122,6 +123,15 @@ class Authenticating:
 
     def _authenticate(self, connection: Connection, frame: memoryview, now: float) -> None:
         key, version, correlation_id, client_id, offset = read_request_start(frame)
+        answer = _OUT_OF_TURN.get(key) if self._exchange.state is State.TOKENS else None
+        if answer is not None:
+            api, counters = self._dispatcher.api(key), self._dispatcher.counters(key)
+            version = version if version <= API_VERSIONS[key].max_stable_version else 0
+            request = Request(connection, api, version, correlation_id, client_id, now, counters)
+            connection.add(request)
+            response = answer(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+            self._refuse(connection, request, response, f"API key {key} came where a SASL token belongs")
+            return
         if key == ApiKey.API_VERSIONS:
             if version <= API_VERSIONS[key].max_stable_version:
                 self._exchange.versions_answered()
@@ -238,3 +248,9 @@ _REQUESTS: dict[int, type[SaslHandshakeRequest] | type[SaslAuthenticateRequest]]
     ApiKey.SASL_HANDSHAKE: SaslHandshakeRequest,
     ApiKey.SASL_AUTHENTICATE: SaslAuthenticateRequest,
 }
+
+_OUT_OF_TURN: dict[int, type[ApiVersionsResponse] | type[SaslHandshakeResponse]] = {
+    ApiKey.API_VERSIONS: ApiVersionsResponse,
+    ApiKey.SASL_HANDSHAKE: SaslHandshakeResponse,
+}
+"""Requests that are answered with ILLEGAL_SASL_STATE while a token is due. Any other closes the connection unread."""

@@ -28,9 +28,10 @@ class ModernGroup(Group, Generic[M]):
         "metadata_hash",
     )
 
-    def __init__(self, group_id: GroupId, epoch: int) -> None:
+    def __init__(self, group_id: GroupId) -> None:
         self.group_id = group_id
-        self.epoch = epoch
+        self.epoch = 1
+        """One before that of the first target: Kafka's groups start at 2, since a member joins with 0."""
         self.metadata_hash = 0
         self.members: dict[str, M] = {}
         self.assignment_epoch = 0

@@ -54,7 +54,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     type = GroupType.CONSUMER
 
     def __init__(self, group_id: GroupId) -> None:
-        super().__init__(group_id, epoch=1)
+        super().__init__(group_id)
         self.static_members: dict[str, str] = {}
         """Member ids by instance id."""
         self.subscriptions = Subscriptions()

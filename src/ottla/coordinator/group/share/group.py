@@ -23,7 +23,7 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
     type = GroupType.SHARE
 
     def __init__(self, group_id: GroupId) -> None:
-        super().__init__(group_id, epoch=0)
+        super().__init__(group_id)
         self.subscriptions: Counter[TopicName] = Counter()
         """How many members subscribe to a topic."""
         self.target: dict[str, Partitions] = {}

@@ -63,7 +63,7 @@ class StreamsGroup(ModernGroup[StreamsMember]):
     type = GroupType.STREAMS
 
     def __init__(self, group_id: GroupId) -> None:
-        super().__init__(group_id, epoch=1)
+        super().__init__(group_id)
         self.assignment_epoch = 1
         self.validated_topology_epoch = 0
         self.assignment_configs: Mapping[str, str] = {}

@@ -82,24 +82,25 @@ def code_of(action: Any, *arguments: Any) -> ErrorCode:
 def test_partitions_are_assigned_once_their_share_state_is_there() -> None:
     rig = ShareRig()
     first = rig.beat("a", 0, ["t"])
-    assert first.member_epoch == 1 and first.assignment.topic_partitions == []
+    assert first.member_epoch == 2, "as in Kafka, where a new group is in epoch 1 before its first member"
+    assert first.assignment.topic_partitions == []
     assert first.heartbeat_interval_ms < 1000, "it is to come back soon"
     request = rig.asked[0]
     assert [part.start_offset for topic in request.topics for part in topic.partitions] == [-1, -1]
-    assert rig.beat("a", 1).assignment is None
+    assert rig.beat("a", 2).assignment is None
     assert len(rig.asked) == 1, "what was asked for is not asked for again at once"
     rig.make_state()
-    second = rig.beat("a", 1)
-    assert second.member_epoch == 2
+    second = rig.beat("a", 2)
+    assert second.member_epoch == 3
     assert [sorted(topic.partitions) for topic in second.assignment.topic_partitions] == [[0, 1]]
-    assert rig.beat("a", 2).heartbeat_interval_ms == 1000
+    assert rig.beat("a", 3).heartbeat_interval_ms == 1000
 
 
 def test_share_state_that_could_not_be_made_is_asked_for_again() -> None:
     rig = ShareRig()
     rig.beat("a", 0, ["t"])
     rig.make_state(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    rig.beat("a", 1)
+    rig.beat("a", 2)
     assert len(rig.asked) == 1
 
 
