@@ -54,7 +54,7 @@ def check_dynamic(name: str, value: str | None, *, per_broker: bool) -> None:
         return
     if definition.read_only:
         raise ConfigError(
-            f"Cannot change configuration {name} while the broker runs: set it in the configuration file and restart",
+            f"Cannot update these configs dynamically: [{name}]. Set it in the configuration file and restart.",
             key=name,
         )
     if name in _SECURITY_KEYS:

@@ -14,6 +14,8 @@ from ottla.config.validators import compile_check
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.enums import ConfigType
 
+_INTEGER: Final = re.compile(r"[+-]?\d+")
+
 
 def _define(name: str, type_: ConfigType, default: str, valid: str | None = None) -> ConfigDef:
     return ConfigDef(
@@ -126,13 +128,15 @@ def check_group(config: BrokerConfig, wanted: Mapping[str, str]) -> None:
 
 
 def check_client_metrics(wanted: Mapping[str, str]) -> None:
-    """Raises INVALID_REQUEST for an invalid subscription, INVALID_CONFIG for an invalid matcher."""
+    """Raises INVALID_REQUEST for unknown keys and intervals out of range, INVALID_CONFIG for what cannot be parsed."""
     for name, text in wanted.items():
         if name not in CLIENT_METRICS_KEYS:
             raise ApiException(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}.")
         try:
             value = CLIENT_METRICS_KEYS[name].parse(text)
         except ConfigError as error:
+            if CLIENT_METRICS_KEYS[name].type is ConfigType.INT and not _INTEGER.fullmatch(text.strip()):
+                raise
             raise ApiException(ErrorCode.INVALID_REQUEST, error.message) from error
         if name == "match" and isinstance(value, tuple):
             for selector in value:

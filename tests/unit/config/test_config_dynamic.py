@@ -25,8 +25,8 @@ def test_allowed(key, value, per_broker):
 @pytest.mark.parametrize(
     ("key", "value", "per_broker", "message"),
     [
-        ("node.id", "5", True, "while the broker runs"),
-        ("log.retention.hours", "5", True, "while the broker runs"),
+        ("node.id", "5", True, r"Cannot update these configs dynamically: \[node.id\]\."),
+        ("log.retention.hours", "5", True, "configuration file and restart"),
         ("listeners", "PLAINTEXT://:9092", False, "for all brokers"),
         ("listener.name.internal.ssl.keystore.location", "file", False, "for all brokers"),
         ("ssl.keystore.location", "file", True, "listener.name"),

@@ -175,6 +175,20 @@ def test_groups_and_client_metrics_are_stored() -> None:
     assert image.configs.of(METRICS, "m")["match"] == "client_id=app-.*"
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "code"),
+    [
+        ("interval.ms", "bbb", ErrorCode.INVALID_CONFIG),
+        ("interval.ms", "99", ErrorCode.INVALID_REQUEST),
+        ("unknown", "1", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_invalid_client_metrics_are_refused_with_kafkas_codes(key: str, value: str, code: ErrorCode) -> None:
+    _, answers, records = change(IMAGE, (METRICS, "m", [(key, SET, value)]))
+    assert answers[0][0] == code
+    assert not records
+
+
 def test_validate_only_changes_nothing() -> None:
     image, answers, _ = change(IMAGE, (TOPIC, "t", [("retention.ms", SET, "1")]), validate_only=True)
     assert answers == [(0, "")]

@@ -121,7 +121,7 @@ class Heartbeat:
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"The streams group member has a {'greater' if received > member.epoch else 'smaller'} member epoch "
             f"({received}) than the one known by the group coordinator ({member.epoch}). "
-            "The member must abandon all its tasks and rejoin.",
+            "The member must abandon all its partitions and rejoin.",
         )
 
     # -- the topology

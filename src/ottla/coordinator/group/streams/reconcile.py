@@ -47,7 +47,7 @@ def reconcile(
                 raise ApiException(
                     ErrorCode.FENCED_MEMBER_EPOCH,
                     "The streams group member is in an unknown state. "
-                    "The member must abandon all its tasks and rejoin.",
+                    "The member must abandon all its partitions and rejoin.",
                 )
             return _next_assignment(member, target_epoch, target_epoch, target, owners, owned)
 

@@ -247,6 +247,7 @@ def test_a_lost_answer_is_forgiven_and_anything_else_fenced(rig: StreamsRig) -> 
         with pytest.raises(ApiException) as error:
             rig.heartbeat("m1", epoch, **fields)
         assert refused(error) is ErrorCode.FENCED_MEMBER_EPOCH
+        assert error.value.message.endswith("The member must abandon all its partitions and rejoin.")
 
 
 def test_a_member_that_joins_again_gets_its_tasks_again(rig: StreamsRig) -> None:
