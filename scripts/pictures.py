@@ -12,13 +12,21 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import sync_playwright
 
+from ottla.connect.config.worker import worker_config
+from ottla.connect.worker import Worker
+from ottla.streams import StreamsApp, StreamsBuilder, StreamsSettings
+from ottla.streams.status import write_status
 from ottla.testing.process import BrokerProcess
+from ottla.testing.registry import RegistryProcess
 
 OUT = Path("build/pictures")
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
@@ -34,9 +42,11 @@ PAGES = (
     "/", "/topics", "/topics/new", "/t/orders", "/t/orders/live", "/t/orders/partitions", "/t/orders/groups",
     "/t/orders/settings", "/t/orders/log", "/t/orders/change", "/t/orders/produce", "/t/orders/0/3", "/groups",
     "/group?id=nightly-report", "/group/reset?id=nightly-report", "/nodes", "/nodes/1", "/nodes/1/settings",
-    "/quorum", "/transactions", "/moves", "/access", "/t/orders/numbers", "/t/users/time", "/compare",
-    "/replay?id=nightly-report", "/pipelines", "/quarantine", "/schemas", "/connect", "/nothing-is-here",
+    "/quorum", "/transactions", "/moves", "/access", "/t/orders/numbers", "/t/users/time?moment=5s&table=yes", "/compare",
+    "/replay?id=nightly-report", "/pipelines", "/pipeline?id=word-count", "/quarantine", "/quarantine/orders-dlq",
+    "/schemas", "/schema?id=orders-value", "/connect", "/connector?id=lines", "/nothing-is-here",
 )  # fmt: skip
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 
 
 def seed(bootstrap: str) -> Producer:
@@ -47,6 +57,7 @@ def seed(bootstrap: str) -> Producer:
         NewTopic("clicks", 12, 1),
         NewTopic("users", 3, 1, config={"cleanup.policy": "compact"}),
         NewTopic("payments", 3, 1),
+        NewTopic("orders-dlq", 1, 1),
     ]
     for made in admin.create_topics(topics).values():
         made.result()
@@ -61,6 +72,72 @@ def seed(bootstrap: str) -> Producer:
     consumer.commit(offsets=[TopicPartition("orders", number, 0) for number in range(6)], asynchronous=False)
     consumer.close()
     return producer
+
+
+def write_dead_letters(producer: Producer) -> None:
+    for number in range(5):
+        error = (
+            "java.lang.NumberFormatException"
+            if number % 2
+            else "org.apache.kafka.connect.errors.DataException"
+        )
+        headers = {
+            "topic": b"orders",
+            "partition": b"2",
+            "offset": str(40 + number).encode(),
+            "stage": b"VALUE_CONVERTER",
+            "exception.class.name": error.encode(),
+            "exception.message": f"the field total of record {number} is not a number".encode(),
+        }
+        producer.produce(
+            "orders-dlq",
+            json.dumps({"id": number, "total": "?"}),
+            f"orders-{number}",
+            headers={f"__connect.errors.{name}": value for name, value in headers.items()},
+        )
+    producer.flush()
+
+
+def register_schemas(url: str) -> None:
+    total = {"name": "total", "type": "double", "default": 0.0}
+    for schema in (ORDER, {**ORDER, "fields": [*ORDER["fields"], total]}):
+        body = json.dumps({"schema": json.dumps(schema)}).encode()
+        request = urllib.request.Request(
+            f"{url}/subjects/orders-value/versions", body, {"Content-Type": "application/json"}
+        )
+        urllib.request.urlopen(request).close()
+
+
+def start_connector(worker: Worker, folder: Path) -> None:
+    lines = folder / "lines.txt"
+    lines.write_text("one line\nanother line\n")
+    config = {"connector.class": "FileStreamSource", "file": str(lines), "topic": "lines", "tasks.max": "1"}
+    body = json.dumps({"name": "lines", "config": config}).encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{worker.port}/connectors", body, {"Content-Type": "application/json"}
+    )
+    urllib.request.urlopen(request).close()
+
+
+def write_application(folder: Path) -> None:
+    """The directory of an application as `ottla streams run` leaves it; no Spark runs here."""
+    builder = StreamsBuilder()
+    builder.stream("orders").map_values(len).group_by_key().count(store="counts").to_stream().to("lengths")
+    app = StreamsApp(builder, "word-count", StreamsSettings(state_dir=folder))
+    status = {
+        "application_id": "word-count",
+        "pid": 1,
+        "running": True,
+        "batch": 7,
+        "batch_ms": 210,
+        "rows_per_second": 1200.5,
+        "state_rows": 42,
+        "lag": 17,
+        "topics": {"orders": {"rows": 250, "lag": 17}},
+    }
+    write_status(status, app.directory)
+    (app.directory / "topology.json").write_text(json.dumps(app.picture()))
+    (app.directory / "plan.json").write_text(json.dumps({"format": 2, "stages": [{"counts": "key-value"}]}))
 
 
 def write(producer: Producer, count: int) -> None:
@@ -90,14 +167,38 @@ def shoot(url: str, browser_path: str) -> list[tuple[str, str]]:
     return taken
 
 
+@contextmanager
+def connect_worker(bootstrap: str) -> Iterator[Worker]:
+    keys = {"bootstrap.servers": bootstrap, "listeners": "http://127.0.0.1:0", "client.id": "pictures"}
+    strings = "org.apache.kafka.connect.storage.StringConverter"
+    worker = Worker(worker_config({**keys, "key.converter": strings, "value.converter": strings}))
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+
+
 def main() -> None:
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         sys.exit("pictures need a browser: install chromium-headless-shell or chromium")
     OUT.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, BrokerProcess(Path(folder) / "data") as broker:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        BrokerProcess(Path(name) / "data") as broker,
+        RegistryProcess(broker.bootstrap) as registry,
+        connect_worker(broker.bootstrap) as worker,
+    ):
+        folder = Path(name)
         producer = seed(broker.bootstrap)
+        write_dead_letters(producer)
+        register_schemas(registry.url)
+        start_connector(worker, folder)
+        write_application(folder / "applications")
         words = [sys.executable, "-m", "ottla", "console", "--bootstrap-server", broker.bootstrap]
+        words += ["--registry", registry.url, "--connect", f"http://127.0.0.1:{worker.port}"]
+        words += ["--applications", str(folder / "applications")]
         console = subprocess.Popen([*words, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
         try:
             assert console.stdout is not None

@@ -87,6 +87,19 @@ def visible(text: str) -> Markup:
     return Markup("".join(parts))
 
 
+def coded(text: str) -> Markup:
+    """A sentence of ours: what stands between backticks is shown as code."""
+    parts = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else part for index, part in enumerate(parts)
+    )
+
+
+def limit(value: str) -> str:
+    """A number of a setting in words, where the largest one stands for no limit."""
+    return "no limit" if value == str(2**63 - 1) else ""
+
+
 def environment() -> Environment:
     """Jinja with our filters; the macros of `ui.html` are there as `ui` in every template and block."""
     env = Environment(
@@ -105,6 +118,8 @@ def environment() -> Environment:
         when=when,
         ago=ago,
         visible=visible,
+        coded=coded,
+        limit=limit,
         span=span,
     )
     env.globals.update(

@@ -178,7 +178,7 @@ def _empty(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
         Finding(
             BAD if grows > 0 else WARN,
             "empty",
-            f"Nobody reads: the group is empty {how_long}.",
+            f"Nobody reads: the group has been empty {how_long}.",
             f"{_lag(now):,} records wait" + (f", {grows:,} more than before" if grows > 0 else ""),
             "Start its consumers.",
         )

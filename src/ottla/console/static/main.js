@@ -3,3 +3,5 @@ import "./times.js";
 import "./live.js";
 import "./swap.js";
 import "./keys.js";
+
+document.querySelector(".tabs a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });

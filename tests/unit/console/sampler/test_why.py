@@ -48,12 +48,12 @@ def test_a_small_lag_that_moves_is_no_trouble():
 def test_empty_group_while_records_come_in():
     found = first(story(*(((10, 10, 10), (10 + 20 * n, 10, 10)) for n in range(1, 20)), members=0))
     assert (found.severity, found.rule) == ("bad", "empty")
-    assert found.sentence == "Nobody reads: the group is empty for at least 4 min."
+    assert found.sentence == "Nobody reads: the group has been empty for at least 4 min."
 
 
 def test_it_says_since_when_a_group_is_empty():
     moments = [((10,), (20,), {"members": 1}), *(((10,), (20,), {"members": 0}) for _ in range(5))]
-    assert first(story(*moments)).sentence == "Nobody reads: the group is empty for 1 min."
+    assert first(story(*moments)).sentence == "Nobody reads: the group has been empty for 1 min."
 
 
 def test_an_empty_group_without_lag_is_fine():
