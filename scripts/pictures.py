@@ -42,8 +42,9 @@ PAGES = (
     "/", "/topics", "/topics/new", "/t/orders", "/t/orders/live", "/t/orders/partitions", "/t/orders/groups",
     "/t/orders/settings", "/t/orders/log", "/t/orders/change", "/t/orders/produce", "/t/orders/0/3", "/groups",
     "/group?id=nightly-report", "/group/reset?id=nightly-report", "/nodes", "/nodes/1", "/nodes/1/settings",
-    "/quorum", "/transactions", "/moves", "/access", "/t/orders/numbers", "/t/users/time?moment=5s&table=yes", "/compare",
-    "/replay?id=nightly-report", "/pipelines", "/pipeline?id=word-count", "/quarantine", "/quarantine/orders-dlq",
+    "/quorum", "/transactions", "/moves", "/access", "/t/orders/numbers", "/t/users/time?moment=5s&table=yes",
+    "/compare", "/replay?id=nightly-report", "/pipelines", "/pipeline?id=word-count", "/quarantine",
+    "/quarantine/orders-dlq",
     "/schemas", "/schema?id=orders-value", "/connect", "/connector?id=lines", "/nothing-is-here",
 )  # fmt: skip
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
