@@ -71,6 +71,7 @@ AREAS: Final = (
         {
             "connect": "Run a Connect worker; validate and try connectors.",
             "connectors": "Look at connectors and change them, on any Connect cluster.",
+            "mirror": "Mirror topics and groups to another cluster, and look at a mirror.",
             "spark": "A local Spark for Streams, Connect and Mirror.",
             "streams": "Run Streams applications on Spark; look at them, stop and reset them.",
         },

@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "connectors": "ottla.connect.connectors_cli",
     "demo": "ottla.demo.cli",
     "migrate": "ottla.cli.migrate.commands",
+    "mirror": "ottla.mirror.cli",
     "profile": "ottla.cli.profile",
     "secure": "ottla.cli.secure.commands",
     "registry": "ottla.cli.registry",

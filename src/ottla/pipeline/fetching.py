@@ -119,11 +119,17 @@ class Fetcher:
 
     # -- what there is by now
 
-    def poll(self, positions: Mapping[Place, int], max_wait_ms: int | None = None) -> list[FetchedBatches]:
+    def poll(
+        self,
+        positions: Mapping[Place, int],
+        max_wait_ms: int | None = None,
+        ends: Mapping[Place, int] | None = None,
+    ) -> list[FetchedBatches]:
         """One request to each leader: the next batches of partitions that have some, and new positions of others.
 
-        Waits up to `max_wait_ms` for new records. A failure that will pass gives an empty list, after a pause; it is
-        raised if it lasts longer than the limit. OffsetGone if a partition does not hold its position.
+        Waits up to `max_wait_ms` for new records, and gives none at or after `ends`. A failure that will pass gives an
+        empty list, after a pause; it is raised if it lasts longer than the limit. OffsetGone if a partition does not
+        hold its position.
         """
         wait_ms = self._limits.max_wait_ms if max_wait_ms is None else max_wait_ms
         sent: list[tuple[Connection, dict[Place, int]]] = []
@@ -137,7 +143,7 @@ class Fetcher:
                 connection, asked = sent[0]
                 response = self._receive(connection)
                 sent.pop(0)
-                part, refused = self._take(response, asked)
+                part, refused = self._take(response, asked, ends)
                 found += part
                 failure = failure or refused
         except ApiException as error:

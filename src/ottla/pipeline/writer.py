@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -52,6 +52,7 @@ class Grant:
 
     settings: ClusterSettings
     transactional_id: TransactionalId | None = None
+    """None for plain batches, which are part of no transaction."""
     producer_id: ProducerId = ProducerId(-1)  # noqa: RUF009
     epoch: int = -1
     implicit: bool = True
@@ -88,12 +89,34 @@ class _Lane:
     written: Written = field(default_factory=Written)
 
 
+OnWritten = Callable[[Place, int, int], None]
+"""A batch's partition, its base offset (-1 if the broker does not know it any more), and its number of records."""
+
+
+class RefusedBatch(ApiException):
+    """A broker refused a batch of a partition for good."""
+
+    def __init__(self, place: Place, code: ErrorCode, message: str) -> None:
+        self.place = place
+        super().__init__(code, message)
+
+
 class BatchWriter:
     """Sends batches to their leaders, in order within a partition; `flush` waits for all responses."""
 
-    def __init__(self, brokers: Cluster, grant: Grant, sequences: Mapping[Place, int] | None = None) -> None:
-        """`sequences` has the next sequence numbers of partitions that others wrote to under the same grant."""
+    def __init__(
+        self,
+        brokers: Cluster,
+        grant: Grant,
+        sequences: Mapping[Place, int] | None = None,
+        on_written: OnWritten | None = None,
+    ) -> None:
+        """`sequences` has the next sequence numbers of partitions that others wrote to under the same grant.
+
+        `on_written` hears of each batch that is written, in order within a partition.
+        """
         self._brokers = brokers
+        self._on_written = on_written
         self._grant = grant
         self._sequences = sequences or {}
         self._lanes: dict[Place, _Lane] = {}
@@ -102,7 +125,7 @@ class BatchWriter:
         self._failing_since: float | None = None
         self._pause_s = _PAUSE_S
         self._id, self._epoch = grant.producer_id, grant.epoch
-        if grant.transactional_id is None:
+        if grant.transactional_id is None and grant.producer_id < 0:
             self._id, self._epoch = brokers.retrying(self._own_identity, grant.retry_s)
 
     def _own_identity(self) -> tuple[ProducerId, int]:
@@ -130,6 +153,23 @@ class BatchWriter:
             lane.sequence = (lane.sequence + section.count) & 0x7FFFFFFF
             lane.queue.append(batch)
             self._queued_bytes += batch.size
+        while self._queued_bytes > _MOST_QUEUED_BYTES:
+            self._move()
+
+    def sequence(self, place: Place) -> int:
+        """The sequence number of the next record of a partition."""
+        lane = self._lanes.get(place)
+        return self._sequences.get(place, 0) if lane is None else lane.sequence
+
+    def add_batch(self, place: Place, buffers: list[bytes | memoryview], count: int) -> None:
+        """Adds an encoded batch that begins with `sequence(place)`; waits where too much is queued."""
+        lane = self._lanes.get(place)
+        if lane is None:
+            lane = self._lanes[place] = self._new_lane(place)
+        batch = _Batch(place, lane.sequence, count, buffers, sum(map(len, buffers)))
+        lane.sequence = (lane.sequence + count) & 0x7FFFFFFF
+        lane.queue.append(batch)
+        self._queued_bytes += batch.size
         while self._queued_bytes > _MOST_QUEUED_BYTES:
             self._move()
 
@@ -232,6 +272,8 @@ class BatchWriter:
         if base_offset >= 0:
             written.first = base_offset if written.first < 0 else written.first
             written.last = base_offset + batch.count - 1
+        if self._on_written is not None:
+            self._on_written(batch.place, base_offset, batch.count)
 
     def _refusal(
         self,
@@ -248,10 +290,12 @@ class BatchWriter:
         )
         if code not in RETRIABLE_FOR_WRITERS and not follows:
             if code == ErrorCode.MESSAGE_TOO_LARGE:
-                error = ApiException(
-                    code, f"{where} refuses a batch of {batch.size} bytes: raise its max.message.bytes"
+                raise RefusedBatch(
+                    batch.place,
+                    code,
+                    f"{where} refuses a batch of {batch.size} bytes: raise its max.message.bytes",
                 )
-            raise error
+            raise RefusedBatch(batch.place, code, error.message)
         return error
 
     def _recover(self, failed: list[_Batch], why: ApiException) -> None:

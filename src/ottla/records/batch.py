@@ -187,8 +187,12 @@ def with_timestamps(
     attributes = header.attributes & ~LOG_APPEND_TIME_FLAG
     if timestamp_type == LOG_APPEND_TIME:
         attributes |= LOG_APPEND_TIME_FLAG
-    changed = header._replace(attributes=attributes, max_timestamp=max_timestamp)
-    return changed._replace(crc=crc32c(body, crc32c(_UNDER_CRC.pack(*changed[5:]))))
+    return with_crc(header._replace(attributes=attributes, max_timestamp=max_timestamp), body)
+
+
+def with_crc(header: BatchHeader, body: Buffer) -> BatchHeader:
+    """The header with the checksum of its other fields and of the body."""
+    return header._replace(crc=crc32c(body, crc32c(_UNDER_CRC.pack(*header[5:]))))
 
 
 def pack_header(header: BatchHeader) -> bytes:

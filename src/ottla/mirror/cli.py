@@ -1,0 +1,185 @@
+"""`ottla mirror`: runs a mirror, says what it would make, how far it is, and where groups stand at both sides."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from ottla.connect.failures import ConnectError
+from ottla.errors import ApiException
+from ottla.mirror.failures import MirrorError
+from ottla.pipeline.failures import PipelineError
+
+if TYPE_CHECKING:
+    from ottla.mirror.config import FlowConfig, MirrorConfig
+    from ottla.mirror.mirror import MakeRunner, Mirror
+    from ottla.mirror.runners import Runner
+
+_STOP_WITH_STDIN: Final = "OTTLA_STOP_WITH_STDIN"
+_INTERVAL_VARIABLE: Final = "OTTLA_PROGRESS_INTERVAL_S"
+_LINE_INTERVAL_S: Final = 10.0
+_LIVE_INTERVAL_S: Final = 0.5
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """A failure is one line and exit code 1."""
+    try:
+        yield
+    except (MirrorError, ApiException, ConnectError, PipelineError) as error:
+        click.echo(f"ottla mirror: {error}", err=True)
+        sys.exit(1)
+
+
+@click.group()
+def mirror() -> None:
+    """Mirror topics, groups and access from cluster to cluster, as MirrorMaker 2 does with the same file."""
+
+
+_file = click.argument("file", metavar="MM2.PROPERTIES")
+_clusters = click.option("--clusters", help="Only flows into these clusters: names, with commas between.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _config(file: str) -> MirrorConfig:
+    from ottla.mirror.config import read_config
+
+    return read_config(Path(file))
+
+
+def _targets(clusters: str | None) -> list[str] | None:
+    if clusters is None:
+        return None
+    return [one for one in clusters.replace(",", " ").split() if one]
+
+
+@mirror.command()
+@_file
+@_clusters
+@click.option("--once", is_flag=True, help="Copy what is there, bring groups up to date, and end.")
+@click.option("--master", help="The Spark master that runs the lanes; none for threads of this process.")
+def run(file: str, clusters: str | None, once: bool, master: str | None) -> None:
+    """Run the flows of a file until Ctrl-C. Progress goes to standard error."""
+    from ottla.mirror.mirror import Mirror
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s (%(name)s)")
+    with _sentences():
+        config = _config(file)
+        for warning in config.warnings:
+            click.echo(f"ottla mirror: {warning}", err=True)
+        work = Mirror(config, targets=_targets(clusters), once=once, make_runner=_runners(master))
+        ended = work.ended
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: ended.set())
+        if os.environ.get(_STOP_WITH_STDIN):
+            threading.Thread(target=_end_with_parent, args=(ended,), daemon=True).start()
+        names = ", ".join(one.config.name for one in work.drivers if one.config.enabled)
+        click.echo(f"mirror {names} starts", err=True)
+        work.start()
+        _watch(work)
+    for failure in work.failures:
+        click.echo(f"ottla mirror: {failure}", err=True)
+    sys.exit(1 if work.failures else 0)
+
+
+def _end_with_parent(ended: threading.Event) -> None:
+    """Ends the mirror when the process that started it has ended, and with it standard input."""
+    os.read(0, 1)
+    ended.set()
+
+
+def _runners(master: str | None) -> MakeRunner:
+    def make(flow: FlowConfig) -> Runner:
+        from ottla.mirror.runners import SparkRunner, ThreadRunner
+
+        chosen = master or flow.values["ottla.spark.master"]
+        if chosen == "none":
+            return ThreadRunner()
+        from ottla.pipeline.session import spark_session
+
+        return SparkRunner(spark_session(f"ottla-mirror-{flow.source}-{flow.target}", master=chosen))
+
+    return make
+
+
+def _watch(work: Mirror) -> None:
+    """Shows progress until all flows have ended."""
+    from ottla.mirror.watching import Watcher
+
+    live = sys.stderr.isatty()
+    given = os.environ.get(_INTERVAL_VARIABLE, "")
+    interval_s = _LIVE_INTERVAL_S if live else float(given or _LINE_INTERVAL_S)
+    watcher = Watcher(live=live)
+    while not work.wait(interval_s):
+        watcher.show(work.progress())
+    watcher.finish(work.progress())
+
+
+@mirror.command()
+@_file
+@_clusters
+@_json
+def plan(file: str, clusters: str | None, as_json: bool) -> None:
+    """Say what each flow would mirror and make. Changes nothing."""
+    from ottla.mirror.looking import plan_of
+
+    with _sentences():
+        config = _config(file)
+        found = [plan_of(flow) for flow in config.flows_into(_targets(clusters)) if flow.enabled]
+        if as_json:
+            click.echo(json.dumps([one.as_dict() for one in found], indent=2))
+            return
+        for one in found:
+            for line in one.lines():
+                click.echo(line)
+
+
+@mirror.command()
+@_file
+@_clusters
+@_json
+def status(file: str, clusters: str | None, as_json: bool) -> None:
+    """Show how far each partition is copied: lag in records and seconds."""
+    from ottla.mirror.looking import status_of
+
+    with _sentences():
+        config = _config(file)
+        now_ms = time.time_ns() // 1_000_000
+        found = [status_of(flow, now_ms) for flow in config.flows_into(_targets(clusters)) if flow.enabled]
+        if as_json:
+            click.echo(json.dumps([one.as_dict() for one in found], indent=2))
+            return
+        for one in found:
+            for line in one.lines():
+                click.echo(line)
+
+
+@mirror.command()
+@_file
+@_clusters
+@click.option("--group", required=True, help="The consumer group.")
+@_json
+def offsets(file: str, clusters: str | None, group: str, as_json: bool) -> None:
+    """Show where a group stands at the source, and where that is at the target."""
+    from ottla.mirror.looking import offsets_of
+
+    with _sentences():
+        config = _config(file)
+        found = [offsets_of(flow, group) for flow in config.flows_into(_targets(clusters)) if flow.enabled]
+        if as_json:
+            click.echo(json.dumps([one.as_dict() for one in found], indent=2))
+            return
+        for one in found:
+            for line in one.lines():
+                click.echo(line)

@@ -1,0 +1,401 @@
+"""The driver of a flow: deals partitions to lanes, takes them over safely, runs cycles and notes how far they came.
+
+States of a partition: noted (a pair of offsets in the ledger), open (a lane may write beyond the note), stopped (it
+needs a person). After an unclean end the lane is fenced and the target's tail is read before it is open again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ottla.admin.cluster import Cluster
+from ottla.errors import ErrorCode
+from ottla.mirror import topics as topic_sync
+from ottla.mirror.config import FlowConfig
+from ottla.mirror.failures import LaneFenced, PartitionStopped
+from ottla.mirror.groups import Copy
+from ottla.mirror.lanes import Copied, LaneOutcome, Position, Share
+from ottla.mirror.ledger import Ledger, Note
+from ottla.mirror.ownership import Identity, LaneOwner
+from ottla.mirror.runners import Runner
+from ottla.mirror.runs import Run, RunMap
+from ottla.mirror.syncs import OffsetSyncs
+from ottla.mirror.tails import TailQuestion, read_tail
+from ottla.mirror.topics import MirroredTopic
+from ottla.pipeline.fetching import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    list_offsets,
+)
+from ottla.pipeline.writer import Place
+
+_logger = logging.getLogger(__name__)
+
+_FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """A partition of the source and where its copy stands."""
+
+    place: Place
+    remote: Place
+    lane: int
+    position: Position
+    topic_id: str = ""
+    source_end: int = -1
+    records: int = 0
+    size: int = 0
+    rebuilt: int = 0
+    stopped: str | None = None
+    last_pair: tuple[int, int] | None = None
+    """The offsets of the last record at both sides."""
+
+    @property
+    def lag(self) -> int:
+        """Offsets of the source that are not copied yet."""
+        return max(0, self.source_end - self.position.upstream)
+
+    def note(self, *, still_open: bool) -> Note:
+        """What the ledger holds of it."""
+        position = self.position
+        return Note(
+            position.upstream - 1, position.downstream - 1, self.lane, still_open, topic_id=self.topic_id
+        )
+
+
+@dataclass(slots=True)
+class Lane:
+    """A lane of the driver: its right to write."""
+
+    number: int
+    owner: LaneOwner
+    identity: Identity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowProgress:
+    """How far a flow is."""
+
+    partitions: int
+    stopped: int
+    records: int
+    size: int
+    lag: int
+
+
+class Flow:
+    """One flow. `prepare`, then `cycle` again and again, then `close`. `lock` guards the maps of runs."""
+
+    def __init__(self, config: FlowConfig, runner: Runner) -> None:
+        self.config = config
+        self.lock = threading.Lock()
+        self.source = Cluster(config.source_settings)
+        self.target = Cluster(config.target_settings)
+        self.ledger = Ledger(config)
+        self.topics: dict[str, MirroredTopic] = {}
+        self.partitions: dict[Place, PartitionState] = {}
+        self._lanes: dict[int, Lane] = {}
+        self._limits: dict[str, int] = {}
+        self._runner = runner
+        self._syncs = OffsetSyncs(config)
+        self.records = 0
+        self.size = 0
+
+    # -- topics and partitions
+
+    def prepare(self) -> None:
+        """Makes what is missing at the target, takes all lanes over, and finds out where each partition goes on."""
+        with self.lock:
+            self.ledger.open()
+        self._syncs.open()
+        self.refresh_topics()
+
+    def refresh_topics(self) -> None:
+        """Looks for new topics and partitions at the source; they are dealt to lanes. Vanished topics are let go."""
+        found = topic_sync.mirrored_topics(self.config, self.source)
+        topic_sync.make_remote_topics(self.config, self.source, self.target, found)
+        self._limits = topic_sync.largest_batches(self.target, found)
+        self.topics = found
+        wanted = {
+            Place(topic.name, number): topic for topic in found.values() for number in range(topic.partitions)
+        }
+        for place in [place for place in self.partitions if place not in wanted]:
+            _logger.warning("%s: %s-%d is gone at the source", self.config.name, *place)
+            del self.partitions[place]
+        for place, state in self.partitions.items():
+            if state.stopped is None and state.topic_id != wanted[place].topic_id:
+                state.stopped = _made_again(place)
+        new = {place: topic for place, topic in wanted.items() if place not in self.partitions}
+        if new:
+            self._adopt(new)
+
+    def _adopt(self, new: Mapping[Place, MirroredTopic]) -> None:
+        """Takes partitions up: fences the lanes that may still write to them, deals them, reads their tails."""
+        fenced: dict[int, list[Place]] = {}
+        for place, topic in new.items():
+            note = self.ledger.notes.get(place)
+            if note is not None and note.open and note.lane >= 0:
+                fenced.setdefault(note.lane, []).append(Place(topic.remote, place.partition))
+        for number in sorted({*fenced, *range(self._count_lanes())}):
+            lane = self._lanes.get(number)
+            if lane is None:
+                owner = LaneOwner(self.target, self.config.transactional_id(number))
+                lane = self._lanes[number] = Lane(number, owner)
+            if number in fenced or lane.identity is None:
+                lane.identity = lane.owner.fence(fenced.get(number, ()))
+        self._deal(new)
+        self._read_tails([self.partitions[place] for place in new])
+        self._note_open(new)
+
+    def _count_lanes(self) -> int:
+        return max(1, self.config.number("tasks.max"))
+
+    def _deal(self, new: Mapping[Place, MirroredTopic]) -> None:
+        """A place for each partition: where the ledger says, else the beginning; the largest go first, evenly."""
+        places = {place: Place(topic.remote, place.partition) for place, topic in new.items()}
+        first = list_offsets(self.source, dict.fromkeys(new, EARLIEST), isolation=READ_UNCOMMITTED)
+        last = list_offsets(self.source, dict.fromkeys(new, LATEST), isolation=READ_COMMITTED)
+        ends = list_offsets(self.target, dict.fromkeys(places.values(), LATEST), isolation=READ_UNCOMMITTED)
+        load = dict.fromkeys(range(self._count_lanes()), 0)
+        for state in self.partitions.values():
+            load[state.lane] = load.get(state.lane, 0) + state.lag + 1
+        states = []
+        for place, topic in new.items():
+            note, remote = self.ledger.notes.get(place), places[place]
+            upstream, downstream = first[place], ends[remote]
+            made_again = note is not None and note.topic_id not in ("", topic.topic_id)
+            if made_again and not downstream:
+                # Its copy was deleted, too: both begin afresh.
+                self._forget_runs(place)
+                note, made_again = None, False
+            if note is not None:
+                upstream = note.offset + 1
+                if note.target is not None:
+                    downstream = note.target + 1
+            if note is None or note.target is None:
+                with self.lock:
+                    self.ledger.map_of(place).add(upstream, downstream, 0)
+            state = PartitionState(place, remote, 0, Position(upstream, downstream), topic.topic_id)
+            state.source_end = last[place]
+            state.stopped = _made_again(place) if made_again else None
+            states.append(state)
+        for state in sorted(states, key=lambda one: -one.lag):
+            state.lane = min(range(self._count_lanes()), key=lambda number: load[number])
+            load[state.lane] += state.lag + 1
+            self.partitions[state.place] = state
+
+    def _forget_runs(self, place: Place) -> None:
+        with self.lock:
+            self.ledger.write({}, [(place, run) for run in self.ledger.runs.pop(place, ())])
+
+    def drop_runs(self, log_starts: Mapping[Place, int]) -> None:
+        """Forgets the runs below the source's log starts."""
+        with self.lock:
+            dropped = [
+                (place, run)
+                for place, start in log_starts.items()
+                if place in self.ledger.runs
+                for run in self.ledger.runs[place].drop_below(start)
+            ]
+            if dropped:
+                self.ledger.write({}, dropped)
+
+    def _read_tails(self, states: list[PartitionState]) -> None:
+        """Moves partitions to where the target really ends."""
+        going = [state for state in states if state.stopped is None]
+        ends = list_offsets(
+            self.target, {state.remote: LATEST for state in going}, isolation=READ_UNCOMMITTED
+        )
+        for state in going:
+            if ends[state.remote] == state.position.downstream:
+                continue
+            question = TailQuestion(
+                state.place,
+                state.remote,
+                state.position.upstream,
+                state.position.downstream,
+                self._limits[state.place.topic],
+                resume=self.config.values["on.foreign.records"] == "resume",
+            )
+            try:
+                tail = read_tail(self.source, self.target, question)
+            except PartitionStopped as stopped:
+                self._stop(state, str(stopped))
+                continue
+            with self.lock:
+                self._learn(state.place, tail.added_runs())
+            state.position = Position(tail.upstream, tail.downstream)
+            if tail.records:
+                _logger.info(
+                    "%s: %s-%d goes on after %d records that were not noted",
+                    self.config.name,
+                    *state.place,
+                    tail.records,
+                )
+
+    def _learn(self, place: Place, runs: tuple[Run, ...]) -> None:
+        known = self.ledger.map_of(place)
+        for run in runs:
+            known.add(*run)
+        last = known.last
+        if last is not None and last.span:
+            self.partitions[place].last_pair = last.upstream_end - 1, last.downstream_end - 1
+
+    def _stop(self, state: PartitionState, why: str) -> None:
+        state.stopped = why
+        _logger.error("%s: %s", self.config.name, why)
+
+    def _note_open(self, places: Mapping[Place, MirroredTopic]) -> None:
+        """Which lane has which partition is noted before the lane writes."""
+        self._write_notes([self.partitions[place] for place in places], still_open=True)
+
+    def _write_notes(self, states: list[PartitionState], *, still_open: bool) -> None:
+        with self.lock:
+            self.ledger.write(
+                {state.place: state.note(still_open=still_open) for state in states if state.stopped is None}
+            )
+
+    # -- cycles
+
+    def ends(self) -> dict[Place, int]:
+        """Where the source's partitions end now, as far as transactions have ended."""
+        going = [place for place, state in self.partitions.items() if state.stopped is None]
+        found = list_offsets(self.source, dict.fromkeys(going, LATEST), isolation=READ_COMMITTED)
+        for place, end in found.items():
+            self.partitions[place].source_end = end
+        return found
+
+    def cycle(self, ended: threading.Event, until: Mapping[Place, int] | None = None) -> int:
+        """One cycle of all lanes; returns the records that it copied."""
+        shares = self._shares(until)
+        copied = 0
+        for outcome in self._runner.run(shares, ended):
+            if outcome.failure is None:
+                copied += self._take(outcome)
+            else:
+                self._recover(outcome)
+        going = [state for state in self.partitions.values() if state.stopped is None]
+        self._write_notes(going, still_open=True)
+        self._syncs.write(going)
+        return copied
+
+    def _shares(self, until: Mapping[Place, int] | None) -> list[Share]:
+        found = []
+        for number, lane in self._lanes.items():
+            positions = {
+                place: state.position
+                for place, state in self.partitions.items()
+                if state.lane == number and state.stopped is None
+            }
+            if not positions:
+                continue
+            assert lane.identity is not None
+            names = {place.topic for place in positions}
+            share = Share(
+                number,
+                self.config.source_settings,
+                self.config.target_settings,
+                lane.identity,
+                positions,
+                {name: self.topics[name].remote for name in names},
+                {name: self._limits[name] for name in names},
+                self.config.number("mirror.cycle.ms"),
+                self.config.values["on.foreign.records"] == "resume",
+                None if until is None else {place: until.get(place, 0) for place in positions},
+            )
+            found.append(share)
+        return found
+
+    def _take(self, outcome: LaneOutcome) -> int:
+        with self.lock:
+            for part in outcome.parts:
+                self._learn(part.place, part.runs)
+        for part in outcome.parts:
+            self._count(self.partitions[part.place], part)
+        return sum(part.records for part in outcome.parts)
+
+    def _count(self, state: PartitionState, part: Copied) -> None:
+        state.position = part.position
+        state.source_end = max(state.source_end, part.source_end, part.position.upstream)
+        state.records += part.records
+        state.size += part.size
+        state.rebuilt += part.rebuilt
+        self.records += part.records
+        self.size += part.size
+        if part.stopped is not None:
+            # What was written is known: the note says so, so that a restart goes on from here.
+            self._write_notes([state], still_open=False)
+            self._stop(state, part.stopped)
+
+    def _recover(self, outcome: LaneOutcome) -> None:
+        """A lane ended in the middle: its writers are shut out, and the target says how far it came."""
+        lane = self._lanes[outcome.lane]
+        if outcome.code in _FENCED:
+            raise LaneFenced(lane.owner.transactional_id, outcome.code)
+        states = [
+            state
+            for state in self.partitions.values()
+            if state.lane == outcome.lane and state.stopped is None
+        ]
+        _logger.warning(
+            "%s: lane %d ended in the middle and is taken over: %s",
+            self.config.name,
+            outcome.lane,
+            outcome.failure,
+        )
+        lane.identity = lane.owner.fence([state.remote for state in states])
+        for state in states:
+            state.position = replace(state.position, sequence=0)
+        self._read_tails(states)
+        for state in states:
+            if state.remote == outcome.refused:
+                self._stop(state, outcome.failure or "")
+
+    def copies(self) -> dict[Place, Copy]:
+        """What is copied so far, as a picture that does not change."""
+        with self.lock:
+            return {
+                place: Copy(
+                    state.remote,
+                    state.position.upstream,
+                    state.position.downstream,
+                    RunMap(self.ledger.map_of(place)),
+                )
+                for place, state in list(self.partitions.items())
+            }
+
+    def progress(self) -> FlowProgress:
+        """How far it is."""
+        states = list(self.partitions.values())
+        return FlowProgress(
+            len(states),
+            sum(state.stopped is not None for state in states),
+            self.records,
+            self.size,
+            sum(state.lag for state in states if state.stopped is None),
+        )
+
+    def close(self, *, clean: bool = True) -> None:
+        """Notes that no lane writes any more, and closes connections."""
+        try:
+            if clean and self.partitions:
+                self._write_notes(list(self.partitions.values()), still_open=False)
+        finally:
+            self.ledger.close()
+            self._syncs.close()
+            self.source.close()
+            self.target.close()
+
+
+def _made_again(place: Place) -> str:
+    return (
+        f"{place.topic}-{place.partition}: the topic was deleted and created again at the source. Delete its copy at "
+        "the target and restart the mirror, or rename one of them"
+    )

@@ -1,0 +1,201 @@
+"""Positions of consumer groups: read at the source, translated exactly, noted as checkpoints, committed at the target.
+
+A group that has members at the target is left alone there, and so is a position that somebody else moved forward.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.admin.cluster import Cluster
+from ottla.admin.errors import raise_for
+from ottla.admin.groups import (
+    Committed,
+    Group,
+    alter_offsets,
+    committed_offsets,
+    describe_groups,
+    list_consumer_groups,
+)
+from ottla.admin.partitions import Partition
+from ottla.connect.formats import Entry
+from ottla.mirror.formats import BadRecord, Checkpoint
+from ottla.mirror.internal_topics import InternalTopic
+from ottla.mirror.runs import RunMap
+from ottla.pipeline.fetching import EARLIEST, READ_UNCOMMITTED, list_offsets
+from ottla.pipeline.writer import Place
+
+if TYPE_CHECKING:
+    from ottla.mirror.config import FlowConfig
+    from ottla.mirror.flow import Flow
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What translation needs to know of a partition: where its copy is, how far it goes, and its runs."""
+
+    remote: Place
+    upstream: int
+    downstream: int
+    runs: RunMap
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPosition:
+    """A group's position in one partition at both sides. `downstream` is None where it cannot be translated."""
+
+    group: str
+    place: Place
+    remote: Place
+    upstream: int
+    downstream: int | None
+    ahead: int = 0
+    """How many offsets the group is ahead of the copy: it waits at the copy's end."""
+    metadata: str = ""
+    target: int | None = None
+    """What the group has committed at the target, if anything."""
+
+
+def translate(copy: Copy, offset: int, log_start: int) -> int | None:
+    """The target's offset of the first record at or after an offset of the source.
+
+    None for offsets before the first known run whose records the source still has: another mirror copied them.
+    """
+    if offset >= copy.upstream:
+        return copy.downstream
+    first = next(iter(copy.runs), None)
+    if first is None or (offset < first.upstream and log_start < first.upstream):
+        return None
+    return copy.runs.translate(offset)
+
+
+def group_positions(
+    config: FlowConfig, source: Cluster, copies: Mapping[Place, Copy], only: str | None = None
+) -> list[GroupPosition]:
+    """The positions of all mirrored groups, or of one, at both sides."""
+    wanted = config.group_filter()
+    names = [only] if only is not None else [one.group_id for one in list_consumer_groups(source)]
+    starts = list_offsets(source, dict.fromkeys(copies, EARLIEST), isolation=READ_UNCOMMITTED)
+    found: list[GroupPosition] = []
+    for name in names:
+        if only is None and name not in wanted:
+            continue
+        for (topic, partition), committed in committed_offsets(source, name).items():
+            place = Place(topic, partition)
+            copy = copies.get(place)
+            if copy is None:
+                continue
+            found.append(
+                GroupPosition(
+                    name,
+                    place,
+                    copy.remote,
+                    committed.offset,
+                    translate(copy, committed.offset, starts[place]),
+                    max(0, committed.offset - copy.upstream),
+                    committed.metadata,
+                )
+            )
+    return found
+
+
+class GroupSync:
+    """Keeps groups at the target where they are at the source. Not for several threads at once."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._config = flow.config
+        self._source = Cluster(flow.config.source_settings)
+        self._target = Cluster(flow.config.target_settings)
+        self._checkpoints: dict[tuple[str, Place], Checkpoint] = {}
+        topic = flow.config.policy.checkpoints_topic(flow.config.source)
+        replicas = flow.config.number("checkpoints.topic.replication.factor")
+        self._topic = InternalTopic(flow.config.target_settings, topic, replicas, self._apply)
+        self._opened = False
+        self._warned: set[tuple[str, Place]] = set()
+
+    def _apply(self, key: bytes, value: bytes | None) -> None:
+        try:
+            if value is not None:
+                found = Checkpoint.parse(key, value)
+                self._checkpoints[found.group, found.place] = found
+        except BadRecord as error:
+            _logger.warning("%s: a record of the checkpoints is skipped: %s", self._config.name, error)
+
+    def sync(self) -> int:
+        """Writes checkpoints of positions that changed, and commits them at the target; returns how many changed."""
+        if not self._opened:
+            self._topic.open(read=True)
+            self._opened = True
+        positions = group_positions(self._config, self._source, self._flow.copies())
+        self._tell(positions)
+        before = dict(self._checkpoints)
+        changed = self._write_checkpoints(positions)
+        if self._config.flag("sync.group.offsets.enabled"):
+            by_group: dict[str, list[GroupPosition]] = {}
+            for one in positions:
+                by_group.setdefault(one.group, []).append(one)
+            states = describe_groups(self._target, list(by_group))
+            for name, some in by_group.items():
+                state = states.get(name)
+                if not isinstance(state, Group) or not state.members:
+                    self._commit(name, some, before)
+        return changed
+
+    def _write_checkpoints(self, positions: list[GroupPosition]) -> int:
+        entries: list[Entry] = []
+        for one in positions:
+            if one.downstream is None:
+                continue
+            new = Checkpoint(one.group, one.remote, one.upstream, one.downstream, one.metadata)
+            if self._checkpoints.get((one.group, one.remote)) != new:
+                self._checkpoints[one.group, one.remote] = new
+                entries.append(Entry(new.key(), new.value()))
+        if self._config.flag("emit.checkpoints.enabled"):
+            self._topic.write(entries)
+        return len(entries)
+
+    def _commit(
+        self, group: str, positions: list[GroupPosition], before: Mapping[tuple[str, Place], Checkpoint]
+    ) -> None:
+        there = committed_offsets(self._target, group)
+        new: dict[Partition, Committed] = {}
+        for one in positions:
+            if one.downstream is None:
+                continue
+            now = there.get((one.remote.topic, one.remote.partition))
+            ours = before.get((group, one.remote))
+            moved_by_others = now is not None and (ours is None or now.offset != ours.downstream)
+            if now is None or (
+                now.offset != one.downstream and not (moved_by_others and now.offset > one.downstream)
+            ):
+                # A leader epoch of the source means nothing at the target.
+                new[one.remote.topic, one.remote.partition] = Committed(one.downstream, None, one.metadata)
+        if not new:
+            return
+        for (topic, number), code in alter_offsets(self._target, group, new).items():
+            raise_for(code, None, f"the position of {group} in {topic}-{number} at {self._config.target}")
+
+    def _tell(self, positions: list[GroupPosition]) -> None:
+        """Says once what cannot be translated."""
+        for one in positions:
+            if one.downstream is None and (one.group, one.place) not in self._warned:
+                self._warned.add((one.group, one.place))
+                _logger.warning(
+                    "%s: group %s stands at offset %d of %s-%d, which was copied before this mirror's notes begin",
+                    self._config.name,
+                    one.group,
+                    one.upstream,
+                    *one.place,
+                )
+
+    def close(self) -> None:
+        """Closes connections."""
+        self._topic.close()
+        self._source.close()
+        self._target.close()

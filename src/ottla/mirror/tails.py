@@ -1,0 +1,170 @@
+"""Where a target ends: compares what it holds after the last note with the source, record by record.
+
+After an unclean end nobody knows how much a lane had written. The target itself does: its tail is a copy of the
+source's next records, and where it ends the copying goes on. Nothing is lost, nothing is written twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+
+from ottla.admin.cluster import Cluster
+from ottla.mirror.copying import Piece, pieces
+from ottla.mirror.failures import PartitionStopped
+from ottla.mirror.runs import Run, RunMap
+from ottla.pipeline.fetching import (
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    FetchLimits,
+    OffsetRange,
+    fetch_ranges,
+    list_offsets,
+)
+from ottla.pipeline.writer import Place
+from ottla.records.batch import HEADER_SIZE, BatchHeader, Buffer, iter_records, pack_header
+from ottla.records.record import Record
+
+_STALL_S = 60.0
+
+
+@dataclass(slots=True)
+class Tail:
+    """Where both sides go on, and the runs that the tail showed."""
+
+    upstream: int
+    downstream: int
+    records: int = 0
+    foreign: int = 0
+    runs: RunMap = field(default_factory=RunMap)
+
+    def added_runs(self) -> tuple[Run, ...]:
+        """The runs of the tail."""
+        return tuple(self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class TailQuestion:
+    """A partition at both sides, the pair of offsets up to which all is known, and what the lane was allowed."""
+
+    place: Place
+    remote: Place
+    upstream: int
+    downstream: int
+    max_batch_bytes: int
+    resume: bool = False
+
+
+def read_tail(source: Cluster, target: Cluster, question: TailQuestion) -> Tail:
+    """Compares the target's records from the known place on with the source's; PartitionStopped if they differ."""
+    where = question.remote
+    end = list_offsets(target, {where: LATEST}, isolation=READ_UNCOMMITTED)[where]
+    tail = Tail(question.upstream, question.downstream)
+    if end < question.downstream:
+        raise PartitionStopped(
+            f"{where.topic}-{where.partition} ends at offset {end} at the target, but {question.downstream} offsets "
+            "were written: the topic was created again there, or lost records. Delete it and its notes to copy it "
+            "afresh"
+        )
+    if end > question.downstream:
+        upstream = _upstream(source, question)
+        try:
+            _compare(tail, question, _downstream(target, question, end), upstream)
+        finally:
+            upstream.close()
+    tail.downstream = end
+    return tail
+
+
+def _downstream(
+    target: Cluster, question: TailQuestion, end: int
+) -> Iterator[tuple[Buffer, int, BatchHeader]]:
+    wanted = OffsetRange(question.remote.topic, question.remote.partition, question.downstream, end)
+    limits = FetchLimits(stall_s=_STALL_S)
+    for found in fetch_ranges(target, [wanted], isolation=READ_UNCOMMITTED, limits=limits):
+        for at, header in found.batches:
+            yield found.data, at, header
+
+
+def _upstream(source: Cluster, question: TailQuestion) -> Generator[Piece, None, None]:
+    place = question.place
+    end = list_offsets(source, {place: LATEST}, isolation=READ_COMMITTED)[place]
+    wanted = OffsetRange(place.topic, place.partition, question.upstream, end)
+    limits = FetchLimits(stall_s=_STALL_S)
+    for found in fetch_ranges(source, [wanted], isolation=READ_COMMITTED, limits=limits):
+        yield from pieces(found, question.max_batch_bytes)
+
+
+def _compare(
+    tail: Tail,
+    question: TailQuestion,
+    downstream: Iterator[tuple[Buffer, int, BatchHeader]],
+    upstream: Iterator[Piece],
+) -> None:
+    waiting: deque[tuple[int, Record]] = deque()
+    """Records of a source's batch of which the target has a part so far."""
+    after = question.upstream
+    for data, at, header in downstream:
+        if not waiting:
+            piece = next(upstream, None)
+            if piece is not None:
+                if _same_bytes(piece, data, at, header):
+                    _add(tail, piece, header.base_offset)
+                    continue
+                waiting.extend(_records(piece))
+                after = piece.next_upstream
+        for record in iter_records(data, at, header):
+            if record.offset < question.downstream:
+                continue
+            if not waiting and (piece := next(upstream, None)) is not None:
+                waiting.extend(_records(piece))
+                after = piece.next_upstream
+            if waiting and _same(waiting[0][1], record, keep_time=not header.timestamp_type):
+                offset, _ = waiting.popleft()
+                tail.runs.add(offset, record.offset, 1)
+                tail.records += 1
+                tail.upstream = waiting[0][0] if waiting else after
+            elif question.resume:
+                tail.foreign += 1
+            else:
+                raise _differs(question, record, waiting[0][0] if waiting else tail.upstream)
+
+
+def _same_bytes(piece: Piece, data: Buffer, at: int, header: BatchHeader) -> bool:
+    body = memoryview(data)[at + HEADER_SIZE : at + header.size_in_bytes]
+    theirs, ours = header, piece.header
+    return (
+        (theirs.count, theirs.attributes, theirs.base_timestamp, theirs.last_offset_delta)
+        == (ours.count, ours.attributes & 0x07, ours.base_timestamp, ours.count - 1)
+    ) and body == piece.body
+
+
+def _add(tail: Tail, piece: Piece, downstream: int) -> None:
+    for upstream, count in piece.spans:
+        tail.runs.add(upstream, downstream, count)
+        downstream += count
+    tail.records += piece.count
+    tail.upstream = piece.next_upstream
+
+
+def _records(piece: Piece) -> Iterator[tuple[int, Record]]:
+    """The records of a piece with their offsets at the source."""
+    offsets = [first + number for first, count in piece.spans for number in range(count)]
+    data = pack_header(piece.header._replace(length=HEADER_SIZE - 12 + len(piece.body))) + bytes(piece.body)
+    return zip(offsets, iter_records(data), strict=True)
+
+
+def _same(one: Record, other: Record, *, keep_time: bool) -> bool:
+    if (one.key, one.value, tuple(one.headers)) != (other.key, other.value, tuple(other.headers)):
+        return False
+    return not keep_time or one.timestamp == other.timestamp
+
+
+def _differs(question: TailQuestion, record: Record, upstream: int) -> PartitionStopped:
+    return PartitionStopped(
+        f"{question.remote.topic}-{question.remote.partition} holds at offset {record.offset} another record than "
+        f"{question.place.topic}-{question.place.partition} at offset {upstream}: others wrote there. Stop them and "
+        "set on.foreign.records=resume, or delete the topic at the target"
+    )

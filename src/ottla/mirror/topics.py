@@ -1,0 +1,156 @@
+"""Topics of a flow: which ones are mirrored, and making, growing and configuring their copies at the target."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from ottla.admin.cluster import Cluster
+from ottla.admin.configs import alter_configs, describe_configs
+from ottla.admin.errors import raise_for
+from ottla.admin.topics import NewPartitions, NewTopic, create_partitions, create_topics
+from ottla.errors import ErrorCode
+from ottla.mirror.config import FlowConfig
+from ottla.mirror.failures import MirrorError
+from ottla.mirror.policy import is_cycle
+from ottla.wire.enums import ConfigResourceType, ConfigSource
+
+T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
+
+_MAX_MESSAGE: Final = "max.message.bytes"
+_TOPIC: Final = ConfigResourceType.TOPIC
+_BATCH_OF_TOPICS: Final = 200
+"""How many topics one request names."""
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredTopic:
+    """A topic of the source and its name at the target."""
+
+    name: str
+    remote: str
+    partitions: int
+    topic_id: str
+
+
+def mirrored_topics(flow: FlowConfig, source: Cluster) -> dict[str, MirroredTopic]:
+    """The topics of the source that a flow mirrors."""
+    policy, wanted = flow.policy, flow.topic_filter()
+    heartbeats = flow.flag("heartbeats.replication.enabled")
+    found: dict[str, MirroredTopic] = {}
+    for topic in source.metadata(None).topics:
+        name = topic.name or ""
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+            continue
+        chosen = name in wanted or (heartbeats and policy.is_heartbeats(name))
+        if not chosen or policy.is_internal(name) or is_cycle(policy, name, flow.target):
+            continue
+        remote = policy.remote_topic(flow.source, name)
+        found[name] = MirroredTopic(name, remote, len(topic.partitions), str(topic.topic_id))
+    return dict(sorted(found.items()))
+
+
+def make_remote_topics(
+    flow: FlowConfig, source: Cluster, target: Cluster, topics: Mapping[str, MirroredTopic]
+) -> None:
+    """Creates what is missing at the target, and gives topics the partitions that the source has more."""
+    there = {topic.name or "": len(topic.partitions) for topic in target.metadata(None).topics}
+    missing = [topic for topic in topics.values() if topic.remote not in there]
+    configs = source_configs(flow, source, [topic.name for topic in missing])
+    replicas = _replication(flow, target)
+    for some in _batches(missing):
+        new = [
+            NewTopic(topic.remote, topic.partitions, replicas, topic_configs=configs[topic.name])
+            for topic in some
+        ]
+        for result in create_topics(target, new).topics:
+            if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise_for(result.error_code, result.error_message, f"topic {result.name} at {flow.target}")
+            _logger.info("%s: topic %s created at %s", flow.name, result.name, flow.target)
+    grown = {
+        topic.remote: NewPartitions(topic.partitions)
+        for topic in topics.values()
+        if there.get(topic.remote, topic.partitions) < topic.partitions
+    }
+    if grown:
+        for one in create_partitions(target, grown).results:
+            raise_for(one.error_code, one.error_message, f"topic {one.name} at {flow.target}")
+            _logger.info("%s: topic %s grown at %s", flow.name, one.name, flow.target)
+
+
+def _replication(flow: FlowConfig, target: Cluster) -> int:
+    wanted, brokers = flow.number("replication.factor"), len(target.nodes())
+    if wanted > brokers:
+        _logger.warning(
+            "%s: topics get %d replicas, not %d: %s has no more brokers",
+            flow.name,
+            brokers,
+            wanted,
+            flow.target,
+        )
+    return min(wanted, brokers)
+
+
+def source_configs(flow: FlowConfig, source: Cluster, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The settings of topics that their copies get."""
+    wanted = flow.config_filter()
+    defaults_too = flow.values["use.defaults.from"] == "source"
+    found: dict[str, dict[str, str]] = {}
+    for some in _batches(list(names)):
+        for (_, name), entries in describe_configs(source, [(_TOPIC, name) for name in some]).items():
+            found[name] = {
+                entry.name: entry.value
+                for entry in entries
+                if entry.value is not None
+                and not entry.is_read_only
+                and not entry.is_sensitive
+                and entry.name in wanted
+                and (defaults_too or entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG)
+            }
+    return found
+
+
+def sync_configs(
+    flow: FlowConfig, source: Cluster, target: Cluster, topics: Mapping[str, MirroredTopic]
+) -> int:
+    """Gives copies the settings of their topics; those that the source does not set become the target's defaults."""
+    changed = 0
+    mirrored = flow.config_filter()
+    wanted = source_configs(flow, source, topics)
+    for some in _batches(list(topics.values())):
+        now = describe_configs(target, [(_TOPIC, topic.remote) for topic in some])
+        for topic in some:
+            own = {
+                entry.name: entry.value
+                for entry in now[_TOPIC, topic.remote]
+                if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG
+            }
+            mine = wanted[topic.name]
+            added = {name: value for name, value in mine.items() if own.get(name) != value}
+            deleted = [name for name in own if name not in mine and name in mirrored]
+            if added or deleted:
+                alter_configs(target, _TOPIC, topic.remote, added=added, deleted=deleted)
+                changed += 1
+    return changed
+
+
+def largest_batches(target: Cluster, topics: Mapping[str, MirroredTopic]) -> dict[str, int]:
+    """The largest batch that the copy of each topic takes."""
+    found: dict[str, int] = {}
+    for some in _batches(list(topics.values())):
+        now = describe_configs(target, [(_TOPIC, topic.remote) for topic in some])
+        for topic in some:
+            limits = {entry.name: entry.value for entry in now[_TOPIC, topic.remote]}
+            limit = limits.get(_MAX_MESSAGE)
+            if limit is None:
+                raise MirrorError(f"{topic.remote} does not tell its {_MAX_MESSAGE}")
+            found[topic.name] = int(limit)
+    return found
+
+
+def _batches(items: list[T]) -> Iterable[list[T]]:
+    return (items[at : at + _BATCH_OF_TOPICS] for at in range(0, len(items), _BATCH_OF_TOPICS))
