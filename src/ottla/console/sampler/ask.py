@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -60,32 +62,45 @@ def _add(
         topic.isr.append(tuple(each.isr_nodes))  # type: ignore[attr-defined]
 
 
-def _chunks(items: Sequence[Partition], size: int) -> Iterator[Sequence[Partition]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+@dataclass(frozen=True, slots=True)
+class OffsetQuestions:
+    """The requests for one offset of each partition, by leader: made once for the topics of a metadata answer."""
+
+    requests: Mapping[int, Sequence[ListOffsetsRequest]]
+
+    @classmethod
+    def of(cls, topics: Iterable[TopicState], moment: int) -> OffsetQuestions:
+        by_leader: dict[int, dict[str, list[int]]] = {}
+        for topic in topics:
+            for number, leader in enumerate(topic.leaders):
+                if leader >= 0:
+                    by_leader.setdefault(leader, {}).setdefault(topic.name, []).append(number)
+        return cls({leader: list(_requests(wanted, moment)) for leader, wanted in by_leader.items()})
+
+
+def _requests(wanted: Mapping[str, Sequence[int]], moment: int) -> Iterator[ListOffsetsRequest]:
+    kind = ListOffsetsRequest
+    topics: list[ListOffsetsRequest.ListOffsetsTopic] = []
+    count = 0
+    for name, numbers in wanted.items():
+        partitions = [kind.ListOffsetsPartition(partition_index=each, timestamp=moment) for each in numbers]
+        topics.append(kind.ListOffsetsTopic(name=TopicName(name), partitions=partitions))
+        count += len(partitions)
+        if count >= PARTITIONS_PER_REQUEST:
+            yield kind(replica_id=_CONSUMER, topics=topics)
+            topics, count = [], 0
+    if topics:
+        yield kind(replica_id=_CONSUMER, topics=topics)
 
 
 def offsets(
-    cluster: Cluster, by_leader: Mapping[int, Sequence[Partition]], moment: int, silent: set[int]
-) -> dict[Partition, int]:
-    """The offsets of partitions at a moment, from their leaders; leaders that do not answer become `silent`."""
-    kind = ListOffsetsRequest
-    found: dict[Partition, int] = {}
-    for leader, partitions in by_leader.items():
+    cluster: Cluster, questions: OffsetQuestions, columns: Mapping[str, array[int]], silent: set[int]
+) -> None:
+    """Put the offsets that leaders answer into the columns; leaders that do not answer become `silent`."""
+    for leader, requests in questions.requests.items():
         if leader in silent:
             continue
-        for chunk in _chunks(partitions, PARTITIONS_PER_REQUEST):
-            by_topic: dict[str, list[ListOffsetsRequest.ListOffsetsPartition]] = {}
-            for topic, number in chunk:
-                one = kind.ListOffsetsPartition(partition_index=number, timestamp=moment)
-                by_topic.setdefault(topic, []).append(one)
-            request = kind(
-                replica_id=_CONSUMER,
-                topics=[
-                    kind.ListOffsetsTopic(name=TopicName(topic), partitions=numbers)
-                    for topic, numbers in by_topic.items()
-                ],
-            )
+        for request in requests:
             try:
                 answer = cluster.ask(request, leader)
             except ApiException as error:
@@ -93,10 +108,13 @@ def offsets(
                 silent.add(leader)
                 break
             for each in answer.topics:
+                column = columns.get(each.name)
+                if column is None:
+                    continue
+                size = len(column)
                 for part in each.partitions:
-                    if not part.error_code:
-                        found[each.name, part.partition_index] = part.offset
-    return found
+                    if not part.error_code and 0 <= part.partition_index < size:
+                        column[part.partition_index] = part.offset
 
 
 def nodes(cluster: Cluster, known: Mapping[int, NodeState]) -> tuple[str, dict[int, NodeState]]:

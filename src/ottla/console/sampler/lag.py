@@ -17,17 +17,19 @@ def note(state: ClusterState, group: GroupState, moment_s: float) -> None:
     """Add a moment to a group's history: lag, rate, lag in seconds, and the sample that `why` looks at."""
     ends: dict[Partition, int] = {}
     starts: dict[Partition, int] = {}
-    for topic, number in group.committed:
-        known = state.topics.get(topic)
-        if known is not None and number < len(known.ends) and known.ends[number] >= 0:
-            ends[topic, number] = known.ends[number]
-            if number < len(known.starts) and known.starts[number] >= 0:
-                starts[topic, number] = known.starts[number]
-    group.lag = sum(max(ends[each] - offset, 0) for each, offset in group.committed.items() if each in ends)
-    group.lag_s = seconds_behind(state, group, moment_s)
+    topics = state.topics
+    for each in group.committed:
+        name, number = each
+        known = topics.get(name)
+        if known is not None and number < len(known.ends) and (end := known.ends[number]) >= 0:
+            ends[each] = end
+            if number < len(known.starts) and (begin := known.starts[number]) >= 0:
+                starts[each] = begin
     sample = GroupSample(
         moment_s, group.state, max(group.members, 0), _epoch(group), group.committed, ends, starts
     )
+    group.lag = sample.lag
+    group.lag_s = seconds_behind(state, group, moment_s)
     samples = group.samples
     if samples:
         before = samples[-1]
@@ -45,12 +47,18 @@ def note(state: ClusterState, group: GroupState, moment_s: float) -> None:
         group.history = History()
     if group.history is not None:
         group.history.put(moment_s, float(group.lag))
-    leaderless = frozenset(
-        (topic, number)
-        for topic, number in group.committed
-        if topic in state.topics and number in state.topics[topic].headless
+    group.findings = (
+        explain(list(samples), Facts(leaderless=_leaderless(state, group))) if group.committed else []
     )
-    group.findings = explain(list(samples), Facts(leaderless=leaderless)) if group.committed else []
+
+
+def _leaderless(state: ClusterState, group: GroupState) -> frozenset[Partition]:
+    """The group's partitions that have no leader."""
+    names = {topic for topic, _ in group.committed}
+    headless = {name: state.topics[name].headless for name in names if name in state.topics}
+    if not any(headless.values()):
+        return frozenset()
+    return frozenset(each for each in group.committed if each[1] in headless.get(each[0], ()))
 
 
 def _epoch(group: GroupState) -> int:

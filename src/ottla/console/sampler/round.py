@@ -31,6 +31,8 @@ _SMALL: Final = 500
 """Up to so many partitions and groups together, a cluster is small: most rounds ask for everything."""
 _TOPICS_PER_REQUEST: Final = 500
 _GROUPS_PER_REQUEST: Final = 100
+_MISSING: Final = -(1 << 62)
+"""Stands in a column for what no broker has answered."""
 
 
 @dataclass(slots=True)
@@ -89,23 +91,42 @@ def _take_names(cluster: Cluster, state: ClusterState) -> None:
             new = old
         fresh[name] = new
     state.topics = fresh
+    state.questions.clear()
 
 
 def _take_offsets(cluster: Cluster, state: ClusterState, this: Round, silent: set[int]) -> None:
-    by_leader: dict[int, list[Partition]] = {}
-    for topic in state.topics.values():
-        for number, leader in enumerate(topic.leaders):
-            if leader >= 0:
-                by_leader.setdefault(leader, []).append((topic.name, number))
-    ends = ask.offsets(cluster, by_leader, LATEST, silent)
-    starts = ask.offsets(cluster, by_leader, EARLIEST, silent) if this.due(_STARTS_EACH) else None
-    if by_leader and len(silent) == len(by_leader):
+    ends, asked = _ask_offsets(cluster, state, LATEST, silent)
+    starts = _ask_offsets(cluster, state, EARLIEST, silent)[0] if this.due(_STARTS_EACH) else None
+    if asked and silent == asked:
         cluster.forget_locations()
         cluster.refresh()
     for topic in state.topics.values():
-        _put_ends(topic, ends, this.moment_s)
+        _put_ends(topic, ends[topic.name], this.moment_s)
         if starts is not None:
-            topic.starts = _column(topic, starts, topic.starts)
+            topic.starts, _ = _filled(starts[topic.name], topic.starts)
+
+
+def _ask_offsets(
+    cluster: Cluster, state: ClusterState, moment: int, silent: set[int]
+) -> tuple[dict[str, array[int]], set[int]]:
+    """A column of offsets for each topic, and the leaders that were to be asked."""
+    questions = state.questions.get(moment)
+    if questions is None:
+        questions = state.questions[moment] = ask.OffsetQuestions.of(state.topics.values(), moment)
+    blank = array("q", (_MISSING,))
+    columns = {topic.name: blank * topic.partitions for topic in state.topics.values()}
+    ask.offsets(cluster, questions, columns, silent)
+    return columns, set(questions.requests)
+
+
+def _filled(fresh: array[int], old: array[int]) -> tuple[array[int], frozenset[int]]:
+    """A column whose missing numbers are the ones of before, and which these are."""
+    if _MISSING not in fresh:
+        return fresh, frozenset()
+    missing = [number for number, value in enumerate(fresh) if value == _MISSING]
+    for number in missing:
+        fresh[number] = old[number] if number < len(old) else UNKNOWN
+    return fresh, frozenset(missing)
 
 
 def _column(topic: TopicState, found: dict[Partition, int], old: array[int]) -> array[int]:
@@ -119,13 +140,17 @@ def _column(topic: TopicState, found: dict[Partition, int], old: array[int]) -> 
     )
 
 
-def _put_ends(topic: TopicState, found: dict[Partition, int], moment_s: float) -> None:
+def _put_ends(topic: TopicState, answered: array[int], moment_s: float) -> None:
     old = topic.ends
-    fresh = _column(topic, found, old)
-    topic.stale = frozenset(number for number in range(topic.partitions) if (topic.name, number) not in found)
-    written = sum(
-        max(new - before, 0) for before, new in zip(old, fresh, strict=False) if before >= 0 and new >= 0
-    )
+    fresh, topic.stale = _filled(answered, old)
+    written = 0
+    if fresh == old:
+        # Most topics of a large cluster: keep one column for all moments at which nothing was written.
+        fresh = old
+    else:
+        written = sum(
+            max(new - before, 0) for before, new in zip(old, fresh, strict=False) if before >= 0 and new >= 0
+        )
     topic.ends = fresh
     if topic.past_ends:
         since_s = moment_s - topic.past_ends[-1][0]

@@ -17,6 +17,7 @@ from ottla.console.sampler.rings import History
 if TYPE_CHECKING:
     from ottla.admin.groups import Group
     from ottla.admin.partitions import Partition
+    from ottla.console.sampler.ask import OffsetQuestions
     from ottla.console.sampler.why import Finding
 
 UNKNOWN: Final = -1
@@ -103,6 +104,13 @@ class GroupSample:
     committed: dict[Partition, int]
     ends: dict[Partition, int]
     starts: dict[Partition, int]
+    lag: int = field(init=False)
+    """Records that the group has not read."""
+
+    def __post_init__(self) -> None:
+        ends = self.ends
+        behind = (ends[each] - offset for each, offset in self.committed.items() if each in ends)
+        object.__setattr__(self, "lag", sum(count for count in behind if count > 0))
 
 
 @dataclass(slots=True)
@@ -197,6 +205,8 @@ class ClusterState:
     took_s: float = 0.0
     sizes_s: float = 0.0
     """When sizes were asked for last."""
+    questions: dict[int, OffsetQuestions] = field(default_factory=dict)
+    """The requests for offsets of the present topics, by the moment that they ask for."""
     problem: str = ""
     """Why the last round failed."""
     rate: History = field(default_factory=History)

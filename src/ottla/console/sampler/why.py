@@ -78,12 +78,6 @@ def _name(partition: Partition) -> str:
     return f"{partition[0]}-{partition[1]}"
 
 
-def _lag(sample: GroupSample) -> int:
-    return sum(
-        max(sample.ends[each] - offset, 0) for each, offset in sample.committed.items() if each in sample.ends
-    )
-
-
 def explain(samples: Sequence[GroupSample], facts: Facts | None = None) -> list[Finding]:
     """The findings about a group, worst first; one finding of severity `ok` if nothing is wrong."""
     if not samples:
@@ -103,7 +97,7 @@ def explain(samples: Sequence[GroupSample], facts: Facts | None = None) -> list[
 
 
 def _all_well(samples: Sequence[GroupSample]) -> Finding:
-    lag = _lag(samples[-1])
+    lag = samples[-1].lag
     read, written, over_s = _rates(samples)
     if not lag:
         return Finding(OK, "level", "It has read everything.")
@@ -163,7 +157,7 @@ def _lost(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
 
 def _empty(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
     now = samples[-1]
-    if now.members or not _lag(now):
+    if now.members or not now.lag:
         return []
     since = now.moment_s
     for sample in reversed(samples):
@@ -173,13 +167,13 @@ def _empty(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
     for_s = now.moment_s - since
     whole = len(samples) > 1 and since == samples[0].moment_s
     how_long = f"for {'at least ' if whole else ''}{span(for_s)}" if for_s >= 1 else "now"
-    grows = _lag(now) - _lag(samples[0])
+    grows = now.lag - samples[0].lag
     return [
         Finding(
             BAD if grows > 0 else WARN,
             "empty",
             f"Nobody reads: the group has been empty {how_long}.",
-            f"{_lag(now):,} records wait" + (f", {grows:,} more than before" if grows > 0 else ""),
+            f"{now.lag:,} records wait" + (f", {grows:,} more than before" if grows > 0 else ""),
             "Start its consumers.",
         )
     ]
@@ -238,7 +232,7 @@ def _stood_since(samples: Sequence[GroupSample], each: Partition) -> float:
 
 def _stalled(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
     now = samples[-1]
-    if not now.members or not _lag(now):
+    if not now.members or not now.lag:
         return []
     held = {each for each, stable in facts.stable_ends.items() if now.committed.get(each, 0) >= stable}
     found = []
@@ -301,6 +295,8 @@ def _loss_ahead(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
 def _rewound(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
     found = []
     for earlier, later in itertools.pairwise(samples):
+        if earlier.committed == later.committed:
+            continue
         back = sum(
             max(offset - later.committed.get(each, offset), 0) for each, offset in earlier.committed.items()
         )
@@ -336,7 +332,7 @@ def _rates(samples: Sequence[GroupSample]) -> tuple[float, float, float]:
 def _speed(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
     read, written, over_s = _rates(samples)
     now = samples[-1]
-    lag, before = _lag(now), _lag(samples[0])
+    lag, before = now.lag, samples[0].lag
     if over_s < _STILL_S or lag <= max(_SMALL_LAG, 2 * written):
         return []
     if read > written * _LEVEL_FACTOR and lag < before:
@@ -373,7 +369,7 @@ def _speed(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
 
 def _hot(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
     first, now = samples[0], samples[-1]
-    if _lag(now) <= _SMALL_LAG:
+    if now.lag <= _SMALL_LAG:
         return []
     by_topic: dict[str, dict[Partition, int]] = {}
     for each in now.committed:
@@ -403,7 +399,7 @@ def _hot(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
 
 def _skewed(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
     now = samples[-1]
-    total = _lag(now)
+    total = now.lag
     if len(facts.members) < 2 or total <= _SMALL_LAG:
         return []
     by_member = {
