@@ -10,9 +10,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, cast
 
-from ottla.registry.avro_types import MISSING, NAMED, PRIMITIVES, AvroType, Field, to_text
+from ottla.json_types import Json, JsonList, JsonObject
+from ottla.registry.avro_types import NAMED, PRIMITIVES, AvroType, Field, to_text
 from ottla.registry.errors import InvalidSchema
 from ottla.registry.limits import MAX_DEPTH, MAX_NODES, MAX_SCHEMA_BYTES
 
@@ -48,11 +49,11 @@ def parse(text: str, references: Iterable[AvroSchema] = (), *, lenient: bool = F
     return AvroSchema(root, to_text(root, known=borrowed), parser.names)
 
 
-def read_json(text: str) -> Any:
+def read_json(text: str) -> Json:
     """A JSON document of bounded depth. A bare word counts as the name of a type, as Java's parser takes it."""
     check_depth(text)
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return cast("Json", json.loads(text, parse_constant=_no_constant))
     except (ValueError, RecursionError) as error:
         if _NAME.match(text.strip().replace(".", "_")):
             return text.strip()
@@ -95,7 +96,7 @@ class _Parser:
         self._defaults: list[tuple[Field, str]] = []
         self._primitives: dict[str, AvroType] = {}
 
-    def type(self, given: Any, space: str, path: str, depth: int) -> AvroType:
+    def type(self, given: Json, space: str, path: str, depth: int) -> AvroType:
         """The type that a JSON value stands for, in a namespace."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
@@ -122,7 +123,7 @@ class _Parser:
             raise InvalidSchema(f"{path or '/'}: the name {_short(full)} is not defined")
         return found
 
-    def _union(self, given: list[Any], space: str, path: str, depth: int) -> AvroType:
+    def _union(self, given: JsonList, space: str, path: str, depth: int) -> AvroType:
         branches: list[AvroType] = []
         seen: set[str] = set()
         for number, one in enumerate(given):
@@ -136,7 +137,7 @@ class _Parser:
             branches.append(branch)
         return AvroType("union", branches=tuple(branches))
 
-    def _object(self, given: dict[str, Any], space: str, path: str, depth: int) -> AvroType:
+    def _object(self, given: JsonObject, space: str, path: str, depth: int) -> AvroType:
         kind = given.get("type")
         if kind is None:
             raise InvalidSchema(f"{path or '/'}: the type is missing")
@@ -161,7 +162,7 @@ class _Parser:
             return self._named(kind, given, space, path, depth)
         return self._by_name(kind, space, path)
 
-    def _named(self, kind: str, given: dict[str, Any], space: str, path: str, depth: int) -> AvroType:
+    def _named(self, kind: str, given: JsonObject, space: str, path: str, depth: int) -> AvroType:
         name = self._full_name(given, space, path)
         if name in self.names:
             raise InvalidSchema(f"{path or '/'}: {name} is defined twice")
@@ -194,7 +195,7 @@ class _Parser:
         # Registries before Avro 1.12 took other names in: what is stored stays readable.
         return bool(name) if self._lenient else _NAME.match(name) is not None
 
-    def _full_name(self, given: dict[str, Any], space: str, path: str) -> str:
+    def _full_name(self, given: JsonObject, space: str, path: str) -> str:
         name, own = given.get("name"), given.get("namespace")
         if not isinstance(name, str) or not name:
             raise InvalidSchema(f"{path or '/'}: the name is missing")
@@ -210,7 +211,7 @@ class _Parser:
             raise InvalidSchema(f"{path}/name: {name} is the name of a primitive type")
         return name.lstrip(".")
 
-    def _enum(self, one: AvroType, given: dict[str, Any], path: str) -> None:
+    def _enum(self, one: AvroType, given: JsonObject, path: str) -> None:
         symbols = _strings(given.get("symbols"), f"{path}/symbols")
         for number, symbol in enumerate(symbols):
             if not self._valid(symbol):
@@ -219,11 +220,13 @@ class _Parser:
             raise InvalidSchema(f"{path}/symbols: {one.name} has a symbol twice")
         one.symbols = tuple(symbols)
         default = given.get("default")
-        if default is not None and default not in symbols:
+        if default is None:
+            return
+        if not isinstance(default, str) or default not in symbols:
             raise InvalidSchema(f"{path}/default: {_short(default)} is not a symbol of {one.name}")
         one.default = default
 
-    def _fields(self, one: AvroType, given: dict[str, Any], path: str, depth: int) -> None:
+    def _fields(self, one: AvroType, given: JsonObject, path: str, depth: int) -> None:
         fields = given.get("fields")
         if not isinstance(fields, list):
             raise InvalidSchema(f"{path or '/'}: the record {one.name} needs a list of fields")
@@ -248,7 +251,8 @@ class _Parser:
                 name,
                 self.type(raw["type"], one.namespace, f"{where}/type", depth + 1),
                 doc if isinstance(doc, str) else None,
-                raw.get("default", MISSING),
+                raw.get("default"),
+                "default" in raw,
                 order,
                 tuple(_strings(raw.get("aliases", []), f"{where}/aliases")),
                 {key: value for key, value in raw.items() if key not in _FIELD_WORDS},
@@ -267,7 +271,7 @@ class _Parser:
                 raise InvalidSchema(f"{where}/default: {shown} is not a value of the type of {field.name}")
 
 
-def fits(one: AvroType, value: Any) -> bool:
+def fits(one: AvroType, value: Json) -> bool:
     """Whether a JSON value is a default of a type. A union's default may be of any branch, as in Avro 1.12."""
     match one.kind:
         case "null":
@@ -275,9 +279,10 @@ def fits(one: AvroType, value: Any) -> bool:
         case "boolean":
             return isinstance(value, bool)
         case "int" | "long":
-            whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                return False
             bits = 31 if one.kind == "int" else 63
-            return whole and not isinstance(value, bool) and -(1 << bits) <= value < 1 << bits
+            return (isinstance(value, int) or value.is_integer()) and -(1 << bits) <= value < 1 << bits
         case "float" | "double":
             return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         case "string" | "bytes" | "fixed" | "enum":
@@ -297,12 +302,13 @@ def fits(one: AvroType, value: Any) -> bool:
     )
 
 
-def _strings(given: Any, path: str) -> list[str]:
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+def _strings(given: Json, path: str) -> list[str]:
+    names = [one for one in given if isinstance(one, str)] if isinstance(given, list) else None
+    if not isinstance(given, list) or names is None or len(names) < len(given):
         raise InvalidSchema(f"{path}: it is a list of names, not {_short(given)}")
-    return given
+    return names
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     return repr(text if len(text) <= 60 else text[:57] + "...")

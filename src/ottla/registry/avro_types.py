@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
+
+from ottla.json_types import Json, JsonObject
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
-MISSING: Final = object()
-"""In place of a default that is not there: null is a default too."""
 
 
 @dataclass(slots=True, eq=False)
@@ -19,14 +19,12 @@ class Field:
     name: str
     type: AvroType
     doc: str | None = None
-    default: Any = MISSING
+    default: Json = None
+    has_default: bool = False
+    """Whether there is one: null is a default too."""
     order: str = "ascending"
     aliases: tuple[str, ...] = ()
-    props: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def has_default(self) -> bool:
-        return self.default is not MISSING
+    props: JsonObject = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +41,7 @@ class AvroType:
     items: AvroType | None = None
     branches: tuple[AvroType, ...] = ()
     aliases: tuple[str, ...] = ()
-    props: dict[str, Any] = field(default_factory=dict)
+    props: JsonObject = field(default_factory=dict)
 
     @property
     def simple_name(self) -> str:
@@ -65,10 +63,10 @@ class _Writer:
         self._written = written
         self._sort = sort_props
 
-    def _props(self, props: dict[str, Any]) -> dict[str, Any]:
+    def _props(self, props: JsonObject) -> JsonObject:
         return dict(sorted(props.items())) if self._sort else props
 
-    def write(self, one: AvroType, space: str) -> Any:
+    def write(self, one: AvroType, space: str) -> Json:
         if one.kind in NAMED:
             return self._named(one, space)
         if one.kind == "union":
@@ -81,11 +79,11 @@ class _Writer:
             return {"type": "map", "values": self.write(one.items, space), **self._props(one.props)}
         return {"type": one.kind, **self._props(one.props)} if one.props else one.kind
 
-    def _named(self, one: AvroType, space: str) -> Any:
+    def _named(self, one: AvroType, space: str) -> Json:
         if one.name in self._written:
             return one.simple_name if one.namespace == space else one.name
         self._written.add(one.name)
-        out: dict[str, Any] = {"type": one.kind, "name": one.simple_name}
+        out: JsonObject = {"type": one.kind, "name": one.simple_name}
         if one.namespace != space:
             out["namespace"] = one.namespace
         if one.doc is not None:
@@ -103,8 +101,8 @@ class _Writer:
             out["aliases"] = [_relative(alias, one.namespace) for alias in one.aliases]
         return out
 
-    def _field(self, one: Field, space: str) -> dict[str, Any]:
-        out: dict[str, Any] = {"name": one.name, "type": self.write(one.type, space)}
+    def _field(self, one: Field, space: str) -> JsonObject:
+        out: JsonObject = {"name": one.name, "type": self.write(one.type, space)}
         if one.doc is not None:
             out["doc"] = one.doc
         if one.has_default:

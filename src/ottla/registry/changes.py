@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+from ottla.json_types import JsonObject
 from ottla.registry import names, records
 from ottla.registry.errors import RegistryError, not_permitted, subject_not_found
 from ottla.registry.registry import LEVELS, MODES, Registry
@@ -121,7 +122,7 @@ def _check_unreferenced(registry: Registry, one: Version) -> None:
 # -- settings
 
 
-def config_document(registry: Registry, scope: str | None, *, default_to_global: bool) -> dict[str, Any]:
+def config_document(registry: Registry, scope: str | None, *, default_to_global: bool) -> JsonObject:
     """The configuration of a subject, a context or the registry."""
     found = registry.state.configs.get(scope)
     if found is None and scope is not None and not default_to_global:
@@ -131,11 +132,11 @@ def config_document(registry: Registry, scope: str | None, *, default_to_global:
     return {"compatibilityLevel": registry.level(scope), **_without_level(found or {})}
 
 
-def _without_level(found: dict[str, Any]) -> dict[str, Any]:
+def _without_level(found: JsonObject) -> JsonObject:
     return {key: value for key, value in found.items() if key not in ("compatibilityLevel", "subject")}
 
 
-async def set_config(registry: Registry, scope: str | None, body: dict[str, Any]) -> dict[str, Any]:
+async def set_config(registry: Registry, scope: str | None, body: JsonObject) -> JsonObject:
     """Set the configuration; returns what was set."""
     level = body.get("compatibility", body.get("compatibilityLevel"))
     if level is not None and str(level).upper() not in LEVELS:
@@ -160,7 +161,7 @@ async def set_config(registry: Registry, scope: str | None, body: dict[str, Any]
     return {**({"compatibility": str(level).upper()} if level is not None else {}), **wanted}
 
 
-async def delete_config(registry: Registry, scope: str | None) -> dict[str, Any]:
+async def delete_config(registry: Registry, scope: str | None) -> JsonObject:
     """Delete a configuration; returns what it was."""
     before = config_document(registry, scope, default_to_global=False)
 
@@ -171,7 +172,7 @@ async def delete_config(registry: Registry, scope: str | None) -> dict[str, Any]
     return before
 
 
-def mode_document(registry: Registry, scope: str | None, *, default_to_global: bool) -> dict[str, Any]:
+def mode_document(registry: Registry, scope: str | None, *, default_to_global: bool) -> JsonObject:
     """The mode of a subject, a context or the registry."""
     if scope is not None and scope not in registry.state.modes and not default_to_global:
         raise RegistryError(404, 40409, f"Subject '{scope}' does not have subject-level mode configured")
@@ -179,7 +180,7 @@ def mode_document(registry: Registry, scope: str | None, *, default_to_global: b
     return {"mode": own or registry.mode(scope)}
 
 
-async def set_mode(registry: Registry, scope: str | None, mode: str, *, force: bool) -> dict[str, Any]:
+async def set_mode(registry: Registry, scope: str | None, mode: str, *, force: bool) -> JsonObject:
     """Set the mode; IMPORT needs a place without schemas, unless it is forced."""
     mode = mode.upper()
     if mode not in MODES:
@@ -210,7 +211,7 @@ def _in_scope(registry: Registry, subject: str, scope: str | None) -> bool:
     return subject == scope if plain else names.context_of(subject) == context
 
 
-async def delete_mode(registry: Registry, scope: str | None) -> dict[str, Any]:
+async def delete_mode(registry: Registry, scope: str | None) -> JsonObject:
     """Delete a mode; returns what it was."""
     before = mode_document(registry, scope, default_to_global=False)
 

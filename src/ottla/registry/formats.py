@@ -9,7 +9,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from ottla.registry import avro
 from ottla.registry.avro_types import to_text
@@ -17,7 +17,10 @@ from ottla.registry.compat import avro as avro_compat
 from ottla.registry.errors import InvalidSchema
 
 if TYPE_CHECKING:
-    from ottla.registry.protobuf.compiler import Compiler
+    from ottla.registry.json_schema import JsonSchema
+    from ottla.registry.protobuf.compiler import Compiler, ProtoSchema
+
+Model: TypeAlias = "avro.AvroSchema | JsonSchema | ProtoSchema"
 
 TYPES: Final = ("JSON", "PROTOBUF", "AVRO")
 _CACHED: Final = 1_000
@@ -39,7 +42,7 @@ class Parsed:
     type: str
     text: str
     normalized: str
-    model: Any
+    model: Model
 
 
 class Formats:
@@ -68,14 +71,15 @@ class Formats:
             if each.type != source.type:
                 raise InvalidSchema(f"the reference {name} is {each.type}, and the schema is {source.type}")
         if source.type == "AVRO":
-            schema = avro.parse(source.text, [each.model for _, each in references], lenient=lenient)
-            borrowed = frozenset(name for _, each in references for name in each.model.names)
+            used = [_avro(each) for _, each in references]
+            schema = avro.parse(source.text, used, lenient=lenient)
+            borrowed = frozenset(name for each in used for name in each.names)
             plain = to_text(schema.root, known=borrowed, sort_props=True)
             return Parsed("AVRO", schema.text, plain, schema)
         if source.type == "JSON":
             from ottla.registry import json_schema
 
-            document = json_schema.parse(source.text, {name: each.model for name, each in references})
+            document = json_schema.parse(source.text, {name: _json(each) for name, each in references})
             sorted_ = json.dumps(document.document, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
             return Parsed("JSON", document.text, sorted_, document)
         if source.type == "PROTOBUF":
@@ -89,8 +93,8 @@ class Formats:
             self._compiler = Compiler()
         files: dict[str, str] = {}
         for name, each in references:
-            files.update(each.model.files)
-            files[name] = each.model.text
+            files.update(_proto(each).files)
+            files[name] = _proto(each).text
         found = self._compiler.compile(source.text, files)
         return Parsed("PROTOBUF", found.text, found.canonical, found)
 
@@ -104,22 +108,37 @@ class Formats:
         if reader.type != writer.type:
             return [f"The schema's type {reader.type} differs from the type {writer.type} of the other one"]
         if reader.type == "AVRO":
-            return [str(one) for one in avro_compat.compare(reader.model.root, writer.model.root)]
+            return [str(one) for one in avro_compat.compare(_avro(reader).root, _avro(writer).root)]
         if reader.type == "JSON":
             from ottla.registry.compat import json_schema as json_compat
 
-            return [str(one) for one in json_compat.compare(reader.model, writer.model)]
+            return [str(one) for one in json_compat.compare(_json(reader), _json(writer))]
         from ottla.registry.compat import protobuf as protobuf_compat
 
-        return [str(one) for one in protobuf_compat.compare(reader.model.model, writer.model.model)]
+        return [str(one) for one in protobuf_compat.compare(_proto(reader).model, _proto(writer).model)]
 
     def formatted(self, parsed: Parsed, wanted: str) -> str:
         """The text in the form `serialized` or `resolved`, where the format has one; else the plain text."""
         if parsed.type == "AVRO" and wanted == "resolved":
-            return to_text(parsed.model.root)
+            return to_text(_avro(parsed).root)
         if parsed.type == "PROTOBUF" and wanted == "serialized":
-            return str(parsed.model.serialized)
+            return _proto(parsed).serialized
         return parsed.text
+
+
+# The modules of two formats are loaded with their first schema, so their classes cannot be asked for here.
+
+
+def _avro(parsed: Parsed) -> avro.AvroSchema:
+    return cast("avro.AvroSchema", parsed.model)
+
+
+def _json(parsed: Parsed) -> JsonSchema:
+    return cast("JsonSchema", parsed.model)
+
+
+def _proto(parsed: Parsed) -> ProtoSchema:
+    return cast("ProtoSchema", parsed.model)
 
 
 def check_levels(formats: Formats, level: str, new: Parsed, old: Sequence[tuple[int, Parsed]]) -> list[str]:

@@ -9,9 +9,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urljoin
 
+from ottla.json_types import Json, JsonList, JsonObject
 from ottla.registry.avro import check_depth
 from ottla.registry.errors import InvalidSchema
 from ottla.registry.limits import MAX_DEPTH, MAX_NODES, MAX_SCHEMA_BYTES
@@ -59,14 +60,14 @@ _MAX_PATTERN_CHARS: Final = 2_000
 class JsonSchema:
     """A parsed schema: the document, its base address, and the documents that its references name."""
 
-    document: Any
+    document: Json
     text: str
     base: str
     others: Mapping[str, JsonSchema]
-    places: Mapping[str, Any]
+    places: Mapping[str, Json]
     """Subschemas by `$id` and `$anchor`, as absolute addresses."""
 
-    def resolve(self, ref: str) -> tuple[Any, JsonSchema]:
+    def resolve(self, ref: str) -> tuple[Json, JsonSchema]:
         """The subschema that a `$ref` names, and the document that holds it; InvalidSchema if there is none."""
         target = urljoin(self.base, ref) if self.base else ref
         address, _, fragment = target.partition("#")
@@ -82,7 +83,7 @@ class JsonSchema:
             f"the $ref {_short(ref)} is not among the schema's references, and nothing is fetched"
         )
 
-    def _inside(self, fragment: str, ref: str) -> Any:
+    def _inside(self, fragment: str, ref: str) -> Json:
         anchor = f"{self.base.partition('#')[0]}#{fragment}"
         if anchor in self.places:
             return self.places[anchor]
@@ -119,11 +120,11 @@ def parse(text: str, references: Mapping[str, JsonSchema]) -> JsonSchema:
 
 class _Checker:
     def __init__(self, base: str) -> None:
-        self.places: dict[str, Any] = {}
+        self.places: dict[str, Json] = {}
         self.refs: list[tuple[str, str]] = []
         self._nodes = 0
 
-    def check(self, one: Any, path: str, base: str, depth: int) -> None:
+    def check(self, one: Json, path: str, base: str, depth: int) -> None:
         """Check a subschema and all below it."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
@@ -144,44 +145,44 @@ class _Checker:
         for word, value in one.items():
             self._keyword(word, value, f"{path}/{word}", base, depth)
 
-    def _keyword(self, word: str, value: Any, path: str, base: str, depth: int) -> None:
+    def _keyword(self, word: str, value: Json, path: str, base: str, depth: int) -> None:
         if word in _SCHEMAS:
             self.check(value, path, base, depth + 1)
         elif word == "items":
             for at, each in enumerate(value if isinstance(value, list) else [value]):
                 self.check(each, f"{path}/{at}" if isinstance(value, list) else path, base, depth + 1)
         elif word in _SCHEMA_MAPS:
-            _want(isinstance(value, dict), path, "an object of schemas", value)
-            for name, each in value.items():
+            for name, each in _object(value, path, "an object of schemas").items():
                 if word == "patternProperties":
                     _check_pattern(name, path)
                 self.check(each, f"{path}/{name}", base, depth + 1)
         elif word in _SCHEMA_LISTS:
-            _want(isinstance(value, list) and bool(value), path, "a list of schemas", value)
-            for at, each in enumerate(value):
+            for at, each in enumerate(_list(value, path, "a list of schemas")):
                 self.check(each, f"{path}/{at}", base, depth + 1)
         elif word == "dependencies":
-            _want(isinstance(value, dict), path, "an object", value)
-            for name, each in value.items():
+            for name, each in _object(value, path, "an object").items():
                 if not isinstance(each, list):
                     self.check(each, f"{path}/{name}", base, depth + 1)
         else:
             _check_plain(word, value, path)
-            if word == "$ref":
+            if word == "$ref" and isinstance(value, str):
                 self.refs.append((value, path))
 
 
-def _check_plain(word: str, value: Any, path: str) -> None:
+def _check_plain(word: str, value: Json, path: str) -> None:
     if word == "type":
         kinds = value if isinstance(value, list) else [value]
         _want(
             bool(kinds) and all(kind in TYPES for kind in kinds), path, f"a type ({', '.join(TYPES)})", value
         )
     elif word in _NUMBERS:
-        _want(isinstance(value, int | float) and not isinstance(value, bool), path, "a number", value)
-        _want(word != "multipleOf" or value > 0, path, "greater than 0", value)
+        numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        _want(numeric, path, "a number", value)
+        positive = isinstance(value, int | float) and value > 0
+        _want(word != "multipleOf" or positive, path, "greater than 0", value)
     elif word in _COUNTS:
-        _want(type(value) is int and value >= 0, path, "a number of 0 or more", value)
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        _want(whole, path, "a number of 0 or more", value)
     elif word == "required":
         # Draft 3 had a boolean here.
         good = isinstance(value, bool) or (
@@ -196,7 +197,7 @@ def _check_plain(word: str, value: Any, path: str) -> None:
         _want(isinstance(value, bool | int | float), path, "a number", value)
     elif word in _TEXTS:
         _want(isinstance(value, str), path, "a text", value)
-        if word == "pattern":
+        if word == "pattern" and isinstance(value, str):
             _check_pattern(value, path)
 
 
@@ -210,12 +211,24 @@ def _check_pattern(pattern: str, path: str) -> None:
         return
 
 
-def _want(good: bool, path: str, wanted: str, value: Any) -> None:
+def _object(value: Json, path: str, wanted: str) -> JsonObject:
+    if not isinstance(value, dict):
+        raise InvalidSchema(f"{path}: it must be {wanted}, not {_short(value)}")
+    return value
+
+
+def _list(value: Json, path: str, wanted: str) -> JsonList:
+    if not isinstance(value, list) or not value:
+        raise InvalidSchema(f"{path}: it must be {wanted}, not {_short(value)}")
+    return value
+
+
+def _want(good: bool, path: str, wanted: str, value: Json) -> None:
     if not good:
         raise InvalidSchema(f"{path}: it must be {wanted}, not {_short(value)}")
 
 
-def _pointer(document: Any, fragment: str, ref: str) -> Any:
+def _pointer(document: Json, fragment: str, ref: str) -> Json:
     found = document
     for word in unquote(fragment).split("/")[1:] if fragment else ():
         word = word.replace("~1", "/").replace("~0", "~")
@@ -236,6 +249,6 @@ def _no_constant(word: str) -> float:
     raise ValueError(f"{word} is not a JSON value")
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     return repr(text if len(text) <= 60 else text[:57] + "...")

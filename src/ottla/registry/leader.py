@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from ottla.admin.cluster import Cluster
 from ottla.admin.errors import raise_for
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import GroupId
+from ottla.json_types import Json, JsonObject, as_int, as_object, as_text
+from ottla.wire.classes import WireRequest, WireResponse
 from ottla.wire.enums import CoordinatorType
 from ottla.wire.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
@@ -27,6 +29,8 @@ PROTOCOL_TYPE: Final = "sr"
 PROTOCOL: Final = "v0"
 _REBALANCE_TIMEOUT_MS: Final = 30_000
 _PAUSE_S: Final = 0.25
+
+R = TypeVar("R", bound="WireResponse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Identity:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         return {
             "version": 1,
             "host": self.host,
@@ -53,10 +57,12 @@ class Identity:
         }
 
     @staticmethod
-    def of(fields: Mapping[str, Any]) -> Identity:
+    def of(raw: Json) -> Identity:
+        fields = as_object(raw, "an identity")
         eligible = fields.get("master_eligibility", fields.get("leader_eligibility", True))
+        scheme = as_text(fields.get("scheme") or "http", "scheme")
         return Identity(
-            str(fields["host"]), int(fields["port"]), str(fields.get("scheme") or "http"), bool(eligible)
+            as_text(fields["host"], "host"), as_int(fields["port"], "port"), scheme, bool(eligible)
         )
 
 
@@ -124,7 +130,7 @@ class Elector:
         self._leave()
         self._cluster.close()
 
-    def _ask(self, request: Any) -> Any:
+    def _ask(self, request: WireRequest[R]) -> R:
         connection = self._cluster.coordinator_connection(self._group, CoordinatorType.GROUP)
         return self._cluster.ask_on(connection, request)
 
@@ -167,7 +173,7 @@ class Elector:
         return self._outcome(bytes(sync.assignment))
 
     def _outcome(self, assignment: bytes) -> Election:
-        fields = msgspec.json.decode(assignment) if assignment else {}
+        fields = as_object(msgspec.json.decode(assignment)) if assignment else {}
         found = fields.get("master_identity")
         leader = Identity.of(found) if found and not fields.get("error") else None
         self._last_leader = leader

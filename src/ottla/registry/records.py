@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
+
+from ottla.json_types import JsonObject
 
 TOPIC: Final = "_schemas"
 _encode: Final = msgspec.json.Encoder().encode
@@ -34,12 +36,12 @@ def context_key(context: str) -> bytes:
 NOOP_KEY: Final = b'{"keytype":"NOOP","magic":0}'
 
 
-def value(fields: dict[str, Any]) -> bytes:
+def value(fields: JsonObject) -> bytes:
     """A value: its fields in the order given."""
     return _encode(fields)
 
 
-def read(key: bytes | None, raw: bytes | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def read(key: bytes | None, raw: bytes | None) -> tuple[JsonObject, JsonObject | None]:
     """The fields of a key and of a value. Raises BadRecord for what no registry writes."""
     try:
         fields = _decode(key or b"")

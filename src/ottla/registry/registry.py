@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from ottla.json_types import JsonObject
 from ottla.registry import names, records
 from ottla.registry.errors import (
     InvalidSchema,
@@ -47,8 +48,8 @@ class Proposal:
     text: str
     type: str = "AVRO"
     references: tuple[Reference, ...] = ()
-    metadata: dict[str, Any] | None = None
-    rule_set: dict[str, Any] | None = None
+    metadata: JsonObject | None = None
+    rule_set: JsonObject | None = None
     id: int = -1
     version: int = 0
 

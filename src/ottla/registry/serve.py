@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Literal
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.settings import ClusterSettings
@@ -102,7 +102,7 @@ async def serve(settings: RegistrySettings, started: Callable[[str], None]) -> N
         registry.formats.close()
 
 
-def _http_class() -> Any:
+def _http_class() -> Literal["h11", "httptools"]:
     try:
         import httptools  # noqa: F401
     except ImportError:

@@ -10,8 +10,9 @@ import logging
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypeAlias
 
+from ottla.json_types import Json, JsonObject, as_int, as_list, as_object, as_text
 from ottla.registry import names, records
 
 _logger = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Reference:
     subject: str
     version: int
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
@@ -49,8 +50,8 @@ class Content:
     type: str
     text: str
     references: tuple[Reference, ...] = ()
-    metadata: dict[str, Any] | None = None
-    rule_set: dict[str, Any] | None = None
+    metadata: JsonObject | None = None
+    rule_set: JsonObject | None = None
 
     def fingerprint(self) -> bytes:
         """Equal for equal content. Half of it, as a UUID, is the schema's guid."""
@@ -78,7 +79,7 @@ class Version:
     content: Content
     deleted: bool = False
     guid: str = ""
-    raw: dict[str, Any] | None = None
+    raw: JsonObject | None = None
     """The record's fields where they are not the known ones in their order: they are given back as they were."""
 
     def value(self, *, deleted: bool | None = None) -> bytes:
@@ -87,7 +88,7 @@ class Version:
         if self.raw is not None:
             return records.value({**self.raw, "deleted": gone})
         content = self.content
-        fields: dict[str, Any] = {"subject": self.subject, "version": self.version, "id": self.id}
+        fields: JsonObject = {"subject": self.subject, "version": self.version, "id": self.id}
         if content.type != "AVRO":
             fields["schemaType"] = content.type
         if content.references:
@@ -113,14 +114,18 @@ class Context:
     max_id: int = 0
 
 
+Settings: TypeAlias = dict[str | None, JsonObject]
+"""Settings by subject or context; None is the global scope."""
+
+
 class State:
     """All subjects, ids, settings and modes."""
 
     def __init__(self) -> None:
         self.subjects: dict[str, dict[int, Version]] = {}
         self.contexts: dict[str, Context] = {names.DEFAULT_CONTEXT: Context()}
-        self.configs: dict[str | None, dict[str, Any]] = {}
-        self.modes: dict[str | None, dict[str, Any]] = {}
+        self.configs: Settings = {}
+        self.modes: Settings = {}
         self.referrers: dict[tuple[str, int], set[tuple[str, int]]] = {}
         self.next_offset = 0
         self.changes = 0
@@ -140,24 +145,25 @@ class State:
         except (records.BadRecord, KeyError, TypeError, ValueError) as error:
             _logger.warning("The record at offset %d of _schemas is passed over: %s", offset, error)
 
-    def _fold(self, key: dict[str, Any], value: dict[str, Any] | None) -> None:
+    def _fold(self, key: JsonObject, value: JsonObject | None) -> None:
         match key["keytype"]:
             case "SCHEMA":
-                self._schema(str(key["subject"]), int(key["version"]), value)
+                self._schema(as_text(key["subject"]), as_int(key["version"]), value)
             case "CONFIG":
-                _set(self.configs, key.get("subject"), value)
+                _set(self.configs, _scope(key), value)
             case "MODE":
-                _set(self.modes, key.get("subject"), value)
+                _set(self.modes, _scope(key), value)
             case "DELETE_SUBJECT" if value is not None:
-                for one in self.subjects.get(str(value["subject"]), {}).values():
-                    if one.version <= int(value["version"]):
+                last = as_int(value["version"])
+                for one in self.subjects.get(as_text(value["subject"]), {}).values():
+                    if one.version <= last:
                         one.deleted = True
             case "CLEAR_SUBJECT" if value is not None:
-                subject = str(value["subject"])
+                subject = as_text(value["subject"])
                 for one in [each for each in self.subjects.get(subject, {}).values() if each.deleted]:
                     self._remove(one)
 
-    def _schema(self, subject: str, number: int, value: dict[str, Any] | None) -> None:
+    def _schema(self, subject: str, number: int, value: JsonObject | None) -> None:
         known = self.subjects.get(subject, {}).get(number)
         if value is None:
             if known is not None:
@@ -165,7 +171,7 @@ class State:
             return
         context = self.contexts.setdefault(names.context_of(subject), Context())
         content = _content(value)
-        schema_id = int(value["id"])
+        schema_id = as_int(value["id"])
         if known is not None:
             self._remove(known)
         fingerprint = content.fingerprint()
@@ -224,7 +230,7 @@ class State:
         found = [self.subjects[name][number] for name, number in places]
         return [one for one in found if not one.deleted]
 
-    def setting(self, table: dict[str | None, dict[str, Any]], subject: str | None, name: str) -> Any:
+    def setting(self, table: Settings, subject: str | None, name: str) -> Json:
         """A setting in force: of the subject, else of its context, else the global one."""
         for scope in self.scopes(subject):
             found = table.get(scope, {}).get(name)
@@ -242,22 +248,28 @@ class State:
         yield None
 
 
-def _set(table: dict[str | None, dict[str, Any]], scope: str | None, value: dict[str, Any] | None) -> None:
+def _set(table: Settings, scope: str | None, value: JsonObject | None) -> None:
     if value is None:
         table.pop(scope, None)
     else:
         table[scope] = value
 
 
-def _content(value: dict[str, Any]) -> Content:
-    references = tuple(
-        Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
-        for one in value.get("references") or ()
-    )
+def _scope(key: JsonObject) -> str | None:
+    found = key.get("subject")
+    return None if found is None else as_text(found, "the subject")
+
+
+def _content(value: JsonObject) -> Content:
+    references = []
+    for each in as_list(value.get("references") or [], "references"):
+        one = as_object(each, "a reference")
+        references.append(Reference(as_text(one["name"]), as_text(one["subject"]), as_int(one["version"])))
+    metadata, rule_set = value.get("metadata"), value.get("ruleSet")
     return Content(
-        str(value.get("schemaType") or "AVRO"),
-        str(value["schema"]),
-        references,
-        value.get("metadata"),
-        value.get("ruleSet"),
+        as_text(value.get("schemaType") or "AVRO", "schemaType"),
+        as_text(value["schema"], "schema"),
+        tuple(references),
+        None if metadata is None else as_object(metadata, "metadata"),
+        None if rule_set is None else as_object(rule_set, "ruleSet"),
     )

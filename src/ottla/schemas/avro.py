@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Literal
+from typing import Unpack
 
 from ottla.registry import avro
 from ottla.registry.errors import InvalidSchema
@@ -15,9 +13,8 @@ from ottla.schemas.avro_encode import compile_encoder
 from ottla.schemas.client import Reference, RegisteredSchema, Registry
 from ottla.schemas.dataclass_schemas import Classes, schema_of
 from ottla.schemas.errors import SchemaError
-from ottla.schemas.serde import RegistrySerde, resolve, schema_text
-
-Schema = type | dict[str, Any] | list[Any] | str | Path | None
+from ottla.schemas.serde import Options, RegistrySerde, Schema, resolve, schema_text
+from ottla.schemas.values import Encode
 
 
 class AvroSerde(RegistrySerde):
@@ -39,26 +36,10 @@ class AvroSerde(RegistrySerde):
         subject: str | None = None,
         schema: Schema = None,
         *,
-        key: bool = False,
-        strategy: Literal["topic", "record", "topic-record"] = "topic",
-        ids: Literal["prefix", "header"] = "prefix",
-        auto_register: bool = True,
-        normalize: bool = False,
         namespace: str = "",
-        references: tuple[Reference, ...] = (),
-        dead_letters: Any = None,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            registry,
-            subject,
-            key=key,
-            strategy=strategy,
-            ids=ids,
-            auto_register=auto_register,
-            normalize=normalize,
-            references=references,
-            dead_letters=dead_letters,
-        )
+        super().__init__(registry, subject, **options)
         self._namespace = namespace
         self._schema = schema
         self._classes: Classes = {}
@@ -67,17 +48,12 @@ class AvroSerde(RegistrySerde):
         self._own: avro.AvroSchema | None = None
         if schema is not None:
             self._text = self._text_of(schema, namespace)
-            self._own = self._parse(self._text, references)
+            self._own = self._parse(self._text, self._references)
 
-    def _pickled(self) -> dict[str, Any]:
-        return {
-            **self._options(),
-            "schema": self._schema,
-            "namespace": self._namespace,
-            "references": self._references,
-        }
+    def _more_options(self) -> dict[str, object]:
+        return {"schema": self._schema, "namespace": self._namespace}
 
-    def _text_of(self, schema: Any, namespace: str) -> str:
+    def _text_of(self, schema: Schema, namespace: str) -> str:
         if isinstance(schema, type) and dataclasses.is_dataclass(schema):
             document, self._classes = schema_of(schema, namespace)
             self._attributes = True
@@ -105,7 +81,7 @@ class AvroSerde(RegistrySerde):
             raise SchemaError("the strategy by record name needs a schema of a named type")
         return self._own.root.name
 
-    def _encoder(self, subject: str) -> tuple[Callable[[Any], bytes], RegisteredSchema]:
+    def _encoder(self, subject: str) -> tuple[Encode, RegisteredSchema]:
         if self._own is None:
             held = self.registry.latest(subject)
             own = self._parse(held.text, held.references)

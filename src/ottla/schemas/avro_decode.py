@@ -8,14 +8,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 import struct
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Final, NoReturn, Protocol, cast
 
 from ottla.registry.avro_types import AvroType, Field
 from ottla.registry.compat.avro import compare
-from ottla.schemas.avro_encode import python_default
+from ottla.schemas.avro_encode import field_default
 from ottla.schemas.avro_values import bad_length, block_count, logical_functions, read_long
+from ottla.schemas.dataclass_schemas import Classes
 from ottla.schemas.errors import IncompatibleSchema, InvalidData, SchemaError
+from ottla.schemas.values import Make, Value
 
 _NUMBERS: Final = {"int": 0, "long": 1, "float": 2, "double": 3}
 
@@ -23,10 +24,7 @@ _NUMBERS: Final = {"int": 0, "long": 1, "float": 2, "double": 3}
 class Decoder(Protocol):
     """Reads the value at a position of some bytes."""
 
-    def __call__(self, data: bytes, pos: int = 0, /) -> Any: ...
-
-
-Classes = Mapping[str, Callable[..., Any]]
+    def __call__(self, data: bytes, pos: int = 0, /) -> Value: ...
 
 
 DAMAGED: Final = (
@@ -67,7 +65,7 @@ def compile_decoder(
     if not checked:
         return decode
 
-    def checking(data: bytes, pos: int = 0, /) -> Any:
+    def checking(data: bytes, pos: int = 0, /) -> Value:
         try:
             return decode(data, pos)
         except DAMAGED as error:
@@ -91,7 +89,7 @@ class _Compiler:
         self._kept: list[AvroType] = []
         self._lines: list[str] = []
         self._count = 0
-        self.scope: dict[str, Any] = {
+        self.scope: dict[str, object] = {
             "RL": read_long,
             "BC": block_count,
             "BAD": bad_length,
@@ -108,8 +106,7 @@ class _Compiler:
             [*self._lines, "def decode(d, p=0):", "    end = len(d)", *lines, f"    return {value}"]
         )
         exec(source, self.scope)
-        found: Decoder = self.scope["decode"]
-        return found
+        return cast("Decoder", self.scope["decode"])
 
     @staticmethod
     def _is_record(writer: AvroType, reader: AvroType) -> bool:
@@ -119,7 +116,7 @@ class _Compiler:
         self._count += 1
         return f"x{self._count}"
 
-    def _constant(self, value: Any) -> str:
+    def _constant(self, value: object) -> str:
         name = f"K{self._name()}"
         self.scope[name] = value
         return name
@@ -222,10 +219,11 @@ class _Compiler:
     def _symbols(self, writer: AvroType, reader: AvroType) -> _Symbols:
         make = self._classes.get(reader.name)
         fallback = reader.default
-        out: list[Any] = []
-        for symbol in writer.symbols:
+        out: dict[int, object] = {}
+        for at, symbol in enumerate(writer.symbols):
             known = symbol if symbol in reader.symbols else fallback
-            out.append(_member(make, known) if make is not None and known is not None else known)
+            if known is not None:
+                out[at] = known if make is None else _member(make, known)
         return _Symbols(out, reader.name)
 
     def _record(
@@ -270,7 +268,7 @@ class _Compiler:
     def _default(self, field: Field) -> str:
         if not field.has_default:
             return self._constant(field.type.default)
-        value = python_default(field.type, field.default)
+        value: object = field_default(field)
         if self._rows and not isinstance(value, list | dict) and field.type.kind in ("int", "long"):
             value = field.default
         if isinstance(value, list | dict):
@@ -310,7 +308,7 @@ class _Compiler:
         return lines, out
 
 
-def _takes_in_order(make: Any, one: AvroType) -> bool:
+def _takes_in_order(make: Make, one: AvroType) -> bool:
     """Whether a dataclass takes the fields of a record as positional arguments, which is faster."""
     if not dataclasses.is_dataclass(make):
         return False
@@ -328,27 +326,25 @@ def _check_names(one: AvroType) -> None:
 class _Copies:
     """A default that every record gets a copy of."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self._value = value
 
-    def __call__(self) -> Any:
+    def __call__(self) -> object:
         return copy.deepcopy(self._value)
 
 
-class _Symbols(list[Any]):
-    """The symbols of a writer's enum; a number outside, or a symbol without a place in the reader's, is an error."""
+class _Symbols(dict[int, object]):
+    """The symbols of a writer's enum by number. One that the reader has no place for is not there."""
 
-    def __init__(self, symbols: list[Any], name: str) -> None:
+    def __init__(self, symbols: dict[int, object], name: str) -> None:
         super().__init__(symbols)
         self._name = name
 
-    def __getitem__(self, at: Any) -> Any:
-        if at < 0 or at >= len(self) or (found := super().__getitem__(at)) is None:
-            raise ValueError(f"the enum {self._name} has no symbol {at}")
-        return found
+    def __missing__(self, at: int) -> NoReturn:
+        raise ValueError(f"the enum {self._name} has no symbol {at}")
 
 
-def _member(make: Callable[..., Any], symbol: str) -> Any:
+def _member(make: Make, symbol: str) -> object:
     members = getattr(make, "__members__", {})
     return members[symbol] if symbol in members else make(symbol)
 

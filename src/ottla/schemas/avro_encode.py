@@ -9,11 +9,13 @@ import dataclasses
 import struct
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Final, cast
 
-from ottla.registry.avro_types import AvroType
+from ottla.json_types import Json, JsonTypeError, as_list, as_number, as_object, as_text
+from ottla.registry.avro_types import AvroType, Field
 from ottla.schemas import avro_values
 from ottla.schemas.avro_values import SMALL, ZIGZAG, int_bytes, logical_functions, long_bytes
+from ottla.schemas.errors import SchemaError
 
 _BOOLEANS: Final = {True: b"\1", False: b"\0"}
 
@@ -24,7 +26,7 @@ _EXACT: Final[Mapping[type, tuple[str, ...]]] = {
 }
 """By the type of a value: the branches of a union that hold it exactly, the best first."""
 
-Encoder = Callable[[Any], bytes]
+Encoder = Callable[[object], bytes]
 
 
 def compile_encoder(root: AvroType, *, attributes: bool = False, prefix: bytes = b"") -> Encoder:
@@ -35,7 +37,7 @@ def compile_encoder(root: AvroType, *, attributes: bool = False, prefix: bytes =
     compiler = _Compiler(attributes=attributes)
     encode = compiler.top(root, prefix)
 
-    def checked(value: Any) -> bytes:
+    def checked(value: object) -> bytes:
         try:
             return encode(value)
         except (
@@ -58,7 +60,7 @@ class _Compiler:
         self._names: dict[int, str] = {}
         self._lines: list[str] = []
         self._count = 0
-        self.scope: dict[str, Any] = {
+        self.scope: dict[str, object] = {
             "Z": ZIGZAG,
             "L": long_bytes,
             "I": int_bytes,
@@ -75,14 +77,13 @@ class _Compiler:
         body = [*lines, f"    return {_joined(start + parts)}"]
         source = "\n".join([*self._lines, "def encode(v):", *body])
         exec(source, self.scope)
-        found: Encoder = self.scope["encode"]
-        return found
+        return cast("Encoder", self.scope["encode"])
 
     def _name(self) -> str:
         self._count += 1
         return f"x{self._count}"
 
-    def _constant(self, value: Any) -> str:
+    def _constant(self, value: object) -> str:
         name = f"K{self._name()}"
         self.scope[name] = value
         return name
@@ -161,7 +162,7 @@ class _Compiler:
         return [f"(Z[len({data})] if len({data}) < {SMALL} else L(len({data})))", data]
 
     def _enum(self, one: AvroType, var: str) -> str:
-        table: dict[Any, bytes] = {symbol: long_bytes(at) for at, symbol in enumerate(one.symbols)}
+        table: dict[object, bytes] = {symbol: long_bytes(at) for at, symbol in enumerate(one.symbols)}
         if self._attributes:
             return f"{self._constant(_EnumTable(table))}[{var}]"
         return f"{self._constant(table)}[{var}]"
@@ -174,7 +175,7 @@ class _Compiler:
             if self._attributes:
                 lines.append(f"{pad}{each} = {var}.{field.name}")
             elif field.has_default:
-                default = self._constant(python_default(field.type, field.default))
+                default = self._constant(field_default(field))
                 lines.append(f"{pad}{each} = {var}.get({field.name!r}, {default})")
             else:
                 lines.append(f"{pad}{each} = {var}[{field.name!r}]")
@@ -240,10 +241,10 @@ def _joined(parts: list[str]) -> str:
     return f"J(({', '.join(parts)}))"
 
 
-class _EnumTable(dict[Any, bytes]):
+class _EnumTable(dict[object, bytes]):
     """Symbols by name, by a member of Python's enum, or by its value."""
 
-    def __missing__(self, key: Any) -> bytes:
+    def __missing__(self, key: object) -> bytes:
         if isinstance(key, Enum):
             found = self[key.name] if key.name in self else dict.__getitem__(self, key.value)
             self[key] = found
@@ -254,17 +255,16 @@ class _EnumTable(dict[Any, bytes]):
 class _Union:
     """Chooses the branch of a union by the value, then writes it."""
 
-    def __init__(self, one: AvroType, functions: list[str], scope: dict[str, Any]) -> None:
+    def __init__(self, one: AvroType, functions: list[str], scope: dict[str, object]) -> None:
         self._branches = list(zip(one.branches, functions, strict=True))
         self._scope = scope
 
-    def __call__(self, value: Any) -> bytes:
+    def __call__(self, value: object) -> bytes:
         at = self._choose(value)
-        function = self._scope[self._branches[at][1]]
-        written: bytes = function(value)
-        return long_bytes(at) + written
+        write = cast("Encoder", self._scope[self._branches[at][1]])
+        return long_bytes(at) + write(value)
 
-    def _choose(self, value: Any) -> int:
+    def _choose(self, value: object) -> int:
         fitting = [
             at for at, (branch, _) in enumerate(self._branches) if avro_values.explain(branch, value) is None
         ]
@@ -287,7 +287,15 @@ class _Union:
         return fitting[0]
 
 
-def python_default(one: AvroType, value: Any) -> Any:
+def field_default(field: Field) -> object:
+    """The default of a field as the value that a program would write; SchemaError where it is no value of its type."""
+    try:
+        return python_default(field.type, field.default)
+    except (JsonTypeError, ValueError) as error:
+        raise SchemaError(f"the default of the field {field.name} is no value of its type: {error}") from None
+
+
+def python_default(one: AvroType, value: Json) -> object:
     """A default of a schema as the value that a program would write."""
     if value is None:
         return None
@@ -296,21 +304,21 @@ def python_default(one: AvroType, value: Any) -> Any:
 
         return next((python_default(each, value) for each in one.branches if fits(each, value)), value)
     if one.kind in ("bytes", "fixed"):
-        raw = value.encode("latin-1")
+        raw = as_text(value).encode("latin-1")
         logical = logical_functions(one)
         return logical[1](raw) if logical else raw
-    if one.kind == "array":
-        assert one.items is not None
-        return [python_default(one.items, each) for each in value]
-    if one.kind == "map":
-        assert one.items is not None
-        return {key: python_default(one.items, each) for key, each in value.items()}
+    if one.items is not None:
+        items = one.items
+        if one.kind == "array":
+            return [python_default(items, each) for each in as_list(value)]
+        return {key: python_default(items, each) for key, each in as_object(value).items()}
     if one.kind in ("record", "error"):
+        given = as_object(value)
         return {
-            field.name: python_default(field.type, value.get(field.name, field.default))
+            field.name: python_default(field.type, given.get(field.name, field.default))
             for field in one.fields
         }
     if one.kind in ("float", "double"):
-        return float(value)
+        return float(as_number(value))
     logical = logical_functions(one)
     return logical[1](value) if logical else value

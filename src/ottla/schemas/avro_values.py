@@ -5,11 +5,16 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import uuid
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, cast
 
 from ottla.registry.avro_types import AvroType
-from ottla.schemas.errors import InvalidData
+from ottla.schemas.errors import InvalidData, SchemaError
+
+ToRaw = Callable[[object], object]
+"""From a program's value to the one that Avro writes; what is no value of its type stays as it is."""
+FromRaw = Callable[..., object]
+"""From what Avro reads to a program's value."""
 
 SMALL: Final = 8192
 MAX_EMPTY_ITEMS: Final = 1_000_000
@@ -107,7 +112,7 @@ def bad_length() -> ValueError:
 # -- logical types
 
 
-def from_date(value: Any) -> Any:
+def from_date(value: object) -> object:
     return value.toordinal() - _EPOCH_DAY if isinstance(value, dt.date) else value
 
 
@@ -115,18 +120,18 @@ def to_date(value: int) -> dt.date:
     return dt.date.fromordinal(value + _EPOCH_DAY)
 
 
-def _micros(value: Any) -> Any:
+def _micros(value: object) -> int | None:
     if not isinstance(value, dt.datetime):
         return None
     return (value - (_NAIVE_EPOCH if value.tzinfo is None else _EPOCH)) // _MICROSECOND
 
 
-def from_timestamp_micros(value: Any) -> Any:
+def from_timestamp_micros(value: object) -> object:
     found = _micros(value)
     return value if found is None else found
 
 
-def from_timestamp_millis(value: Any) -> Any:
+def from_timestamp_millis(value: object) -> object:
     found = _micros(value)
     return value if found is None else found // 1000
 
@@ -147,15 +152,15 @@ def to_local_millis(value: int) -> dt.datetime:
     return _NAIVE_EPOCH + dt.timedelta(milliseconds=value)
 
 
-def from_time_micros(value: Any) -> Any:
+def from_time_micros(value: object) -> object:
     if not isinstance(value, dt.time):
         return value
     return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
 
 
-def from_time_millis(value: Any) -> Any:
+def from_time_millis(value: object) -> object:
     found = from_time_micros(value)
-    return found // 1000 if isinstance(value, dt.time) else found
+    return found // 1000 if isinstance(value, dt.time) and isinstance(found, int) else found
 
 
 def to_time_micros(value: int) -> dt.time:
@@ -166,17 +171,25 @@ def to_time_millis(value: int) -> dt.time:
     return (_NAIVE_EPOCH + dt.timedelta(milliseconds=value)).time()
 
 
-def from_uuid(value: Any) -> Any:
+def from_uuid(value: object) -> object:
     return str(value) if isinstance(value, uuid.UUID) else value
 
 
-def decimal_functions(one: AvroType) -> tuple[Any, Any]:
+def decimal_digits(one: AvroType) -> tuple[int, int]:
+    """The precision and the scale of a decimal."""
+    precision, scale = one.props.get("precision", 0), one.props.get("scale", 0)
+    if not isinstance(precision, int) or not isinstance(scale, int):
+        raise SchemaError("the precision and the scale of a decimal are whole numbers")
+    return precision, scale
+
+
+def decimal_functions(one: AvroType) -> tuple[ToRaw, FromRaw]:
     """The two directions of a decimal: by its precision and scale, and by its size if it is fixed."""
-    precision, scale = int(one.props.get("precision", 0)), int(one.props.get("scale", 0))
+    precision, scale = decimal_digits(one)
     size = one.size if one.kind == "fixed" else 0
     context = decimal.Context(prec=max(precision, 1) + 2)
 
-    def encode(value: Any) -> Any:
+    def encode(value: object) -> object:
         if not isinstance(value, decimal.Decimal):
             return value
         sign, digits, exponent = value.as_tuple()
@@ -195,7 +208,7 @@ def decimal_functions(one: AvroType) -> tuple[Any, Any]:
     return encode, decode
 
 
-_LOGICAL: Final[Mapping[tuple[str, str], tuple[Any, Any]]] = {
+_LOGICAL: Final[Mapping[tuple[str, str], tuple[ToRaw, FromRaw]]] = {
     ("int", "date"): (from_date, to_date),
     ("int", "time-millis"): (from_time_millis, to_time_millis),
     ("long", "time-micros"): (from_time_micros, to_time_micros),
@@ -207,7 +220,7 @@ _LOGICAL: Final[Mapping[tuple[str, str], tuple[Any, Any]]] = {
 }
 
 
-def logical_functions(one: AvroType) -> tuple[Any, Any] | None:
+def logical_functions(one: AvroType) -> tuple[ToRaw, FromRaw] | None:
     """The functions from and to Python's own type for a logical type; None for a plain type."""
     name = one.props.get("logicalType")
     if not isinstance(name, str):
@@ -220,7 +233,7 @@ def logical_functions(one: AvroType) -> tuple[Any, Any] | None:
 # -- errors
 
 
-def explain(one: AvroType, value: Any, path: str = "") -> str | None:
+def explain(one: AvroType, value: object, path: str = "") -> str | None:
     """Where and why a value does not fit a type; None where it does."""
     where = path or "the value"
     if one.kind in ("record", "error"):
@@ -231,17 +244,20 @@ def explain(one: AvroType, value: Any, path: str = "") -> str | None:
         return f"{where}: {_short(value)} fits no branch of the union"
     if one.kind in ("array", "map"):
         assert one.items is not None
-        is_map = isinstance(value, Mapping)
-        if not (is_map if one.kind == "map" else isinstance(value, list | tuple)):
+        pairs: Iterable[tuple[object, object]]
+        if one.kind == "map" and isinstance(value, Mapping):
+            pairs = value.items()
+        elif one.kind == "array" and isinstance(value, list | tuple):
+            pairs = enumerate(value)
+        else:
             return f"{where}: {_short(value)} is not {'a dict' if one.kind == 'map' else 'a list'}"
-        pairs: Any = value.items() if is_map else enumerate(value)
         return next(
             (found for key, each in pairs if (found := explain(one.items, each, f"{path}[{key!r}]"))), None
         )
     return _explain_plain(one, value, where)
 
 
-def _explain_record(one: AvroType, value: Any, path: str, where: str) -> str | None:
+def _explain_record(one: AvroType, value: object, path: str, where: str) -> str | None:
     for field in one.fields:
         name = f"{path}.{field.name}" if path else field.name
         if isinstance(value, Mapping):
@@ -260,18 +276,19 @@ def _explain_record(one: AvroType, value: Any, path: str, where: str) -> str | N
     return None
 
 
-def _explain_plain(one: AvroType, value: Any, where: str) -> str | None:
+def _explain_plain(one: AvroType, value: object, where: str) -> str | None:
     logical = logical_functions(one)
     try:
         raw = logical[0](value) if logical else value
     except (ValueError, TypeError, ArithmeticError) as error:
         return f"{where}: {error}"
     whole = type(raw) is int
+    number = cast("int", raw) if whole else 0
     fits = {
         "null": raw is None,
         "boolean": isinstance(raw, bool),
-        "int": whole and -(1 << 31) <= raw < 1 << 31,
-        "long": whole and -(1 << 63) <= raw < 1 << 63,
+        "int": whole and -(1 << 31) <= number < 1 << 31,
+        "long": whole and -(1 << 63) <= number < 1 << 63,
         "float": isinstance(raw, int | float),
         "double": isinstance(raw, int | float),
         "string": isinstance(raw, str),
@@ -282,11 +299,11 @@ def _explain_plain(one: AvroType, value: Any, where: str) -> str | None:
     return None if fits else f"{where}: {_short(value)} is not a value of the type {one.name or one.kind}"
 
 
-def refuse(one: AvroType, value: Any, error: Exception) -> InvalidData:
+def refuse(one: AvroType, value: object, error: Exception) -> InvalidData:
     """The error for a value that could not be written."""
     return InvalidData(explain(one, value) or f"the value does not fit its schema: {error}")
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

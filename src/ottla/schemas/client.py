@@ -10,10 +10,25 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, Unpack
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from ottla.schemas.errors import IncompatibleSchema, RegistryRefused, RegistryUnavailable, UnknownSchema
+from ottla.json_types import Json, JsonObject, JsonTypeError, as_int, as_list, as_object, as_text
+from ottla.schemas.errors import (
+    IncompatibleSchema,
+    RegistryRefused,
+    RegistryUnavailable,
+    SchemaError,
+    UnknownSchema,
+)
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from ottla.schemas.avro import AvroSerde
+    from ottla.schemas.json import JsonSchemaSerde
+    from ottla.schemas.proto import ProtobufSerde
+    from ottla.schemas.serde import AvroOptions, JsonOptions, Options, Schema
 
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _MAX_ANSWER_BYTES: Final = 64 << 20
@@ -60,14 +75,16 @@ class Registry:
     password: str = field(default="", repr=False)
     ca_file: str | None = field(default=None, repr=False)
     timeout_s: float = field(default=10.0, repr=False)
-    _local: Any = field(init=False, repr=False, compare=False)
+    _local: threading.local = field(init=False, repr=False, compare=False)
     _by_id: dict[int, RegisteredSchema] = field(init=False, repr=False, compare=False, default_factory=dict)
     _by_guid: dict[str, RegisteredSchema] = field(init=False, repr=False, compare=False, default_factory=dict)
-    _ids: dict[Any, RegisteredSchema] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _ids: dict[tuple[object, ...], RegisteredSchema] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
     _connections: list[http.client.HTTPConnection] = field(
         init=False, repr=False, compare=False, default_factory=list
     )
-    _unknown: dict[Any, float] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _unknown: dict[int | str, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._local = threading.local()
@@ -95,12 +112,14 @@ class Registry:
         user, _, password = login.partition(":")
         return cls(urls, user, password, properties.get("schema.registry.ssl.ca.location"))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Registry, (self.urls, self.user, self.password, self.ca_file, self.timeout_s)
 
     # -- serializers
 
-    def avro(self, subject: str | None = None, schema: Any = None, **options: Any) -> Any:
+    def avro(
+        self, subject: str | None = None, schema: Schema = None, **options: Unpack[AvroOptions]
+    ) -> AvroSerde:
         """A serializer and deserializer of Avro, for producers, consumers and Streams; see `AvroSerde`.
 
         >>> registry = Registry("http://localhost:8081")
@@ -111,7 +130,9 @@ class Registry:
 
         return AvroSerde(self, subject, schema, **options)
 
-    def json(self, subject: str | None = None, schema: Any = None, **options: Any) -> Any:
+    def json(
+        self, subject: str | None = None, schema: Schema = None, **options: Unpack[JsonOptions]
+    ) -> JsonSchemaSerde:
         """The same for JSON with a JSON Schema; see `JsonSchemaSerde`.
 
         >>> Registry("http://localhost:8081").json("carts-value", {"type": "object"}).subject
@@ -121,7 +142,9 @@ class Registry:
 
         return JsonSchemaSerde(self, subject, schema, **options)
 
-    def protobuf(self, subject: str | None = None, message: Any = None, **options: Any) -> Any:
+    def protobuf(
+        self, subject: str | None = None, message: type[Message] | None = None, **options: Unpack[Options]
+    ) -> ProtobufSerde:
         """The same for messages of a generated Protobuf class; see `ProtobufSerde`.
 
         >>> from google.protobuf.duration_pb2 import Duration
@@ -142,7 +165,7 @@ class Registry:
             answer = self._once(
                 schema_id, f"/schemas/ids/{schema_id}{query}", f"the schema id {schema_id}", schema_id
             )
-            found = self._by_id[schema_id] = _registered(answer, schema_id)
+            found = self._by_id[schema_id] = _registered({**answer, "id": schema_id})
         return found
 
     def by_guid(self, guid: str) -> RegisteredSchema:
@@ -150,16 +173,15 @@ class Registry:
         found = self._by_guid.get(guid)
         if found is None:
             answer = self._once(guid, f"/schemas/guids/{guid}", f"the schema guid {guid}", None)
-            found = self._by_guid[guid] = _registered(answer, answer.get("id", -1))
+            found = self._by_guid[guid] = _registered(answer)
         return found
 
-    def _once(self, key: Any, path: str, about: str, schema_id: int | None) -> dict[str, Any]:
+    def _once(self, key: int | str, path: str, about: str, schema_id: int | None) -> JsonObject:
         until = self._unknown.get(key, 0.0)
         if time.monotonic() < until:
             raise UnknownSchema(_unknown_text(self.urls, about), schema_id)
         try:
-            answer: dict[str, Any] = self.ask("GET", path, about=about)
-            return answer
+            return self.ask_object("GET", path, about=about)
         except RegistryRefused as error:
             if error.status != 404:
                 raise
@@ -179,13 +201,13 @@ class Registry:
         """A version of a subject."""
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
         try:
-            answer = self.ask("GET", path, about=f"the subject {subject}")
+            answer = self.ask_object("GET", path, about=f"the subject {subject}")
         except RegistryRefused as error:
             if error.status == 404:
                 text = f"the registry at {self.urls} has no version {version} of the subject {subject}; register one"
                 raise UnknownSchema(text) from None
             raise
-        return _registered(answer, answer["id"])
+        return _registered(answer)
 
     def register(
         self,
@@ -225,17 +247,18 @@ class Registry:
         if found is not None:
             return found
         path = f"/subjects/{quote(subject, safe='')}{where}" + ("?normalize=true" if normalize else "")
-        body: dict[str, Any] = {"schema": text, "schemaType": kind}
+        body: JsonObject = {"schema": text, "schemaType": kind}
         if references:
             body["references"] = [asdict(one) for one in references]
         try:
-            answer = self.ask("POST", path, body, about=f"the subject {subject}")
+            answer = self.ask_object("POST", path, body, about=f"the subject {subject}")
         except RegistryRefused as error:
             if error.status == 404:
                 text = f"the registry at {self.urls} does not have this schema under {subject}; register it first"
                 raise UnknownSchema(text) from None
             raise
-        found = _registered({"schema": text, **answer, "subject": subject, "schemaType": kind}, answer["id"])
+        whole: JsonObject = {"schema": text, **answer, "subject": subject, "schemaType": kind}
+        found = _registered(whole)
         self._ids[key] = found = replace(found, references=references)
         return found
 
@@ -250,7 +273,13 @@ class Registry:
 
     # -- HTTP
 
-    def ask(self, method: str, path: str, body: Any = None, *, about: str = "") -> Any:
+    def ask_object(self, method: str, path: str, body: Json = None, *, about: str = "") -> JsonObject:
+        """The answer to a request that an object answers."""
+        return as_object(
+            self.ask(method, path, body, about=about), f"the registry's answer about {about or path}"
+        )
+
+    def ask(self, method: str, path: str, body: Json = None, *, about: str = "") -> Json:
         """The answer to a request, of the first registry that answers."""
         failures: list[str] = []
         for url in self.urls.split(","):
@@ -267,7 +296,7 @@ class Registry:
             if code in _NO_LEADER or status in (502, 503, 504):
                 failures.append(f"{url}: {message or status}")
                 continue
-            self._refuse(url, status, int(code), str(message), about)
+            self._refuse(url, status, code if isinstance(code, int) else status, str(message), about)
         raise RegistryUnavailable(
             f"no schema registry answers about {about or path} ({'; '.join(failures)}); check its address and that"
             " it runs"
@@ -282,7 +311,7 @@ class Registry:
             )
         raise RegistryRefused(f"the registry at {url} answers {code} about {about}: {message}", status, code)
 
-    def _ask(self, url: str, method: str, path: str, body: Any) -> tuple[int, Any]:
+    def _ask(self, url: str, method: str, path: str, body: Json) -> tuple[int, Json]:
         open_: dict[str, http.client.HTTPConnection] = self._local.__dict__.setdefault("open", {})
         data = None if body is None else json.dumps(body).encode()
         for attempt in (1, 2):
@@ -348,16 +377,26 @@ def _unknown_text(urls: str, about: str) -> str:
     )
 
 
-def _registered(answer: dict[str, Any], schema_id: int) -> RegisteredSchema:
-    return RegisteredSchema(
-        int(schema_id),
-        str(answer["schema"]),
-        str(answer.get("schemaType") or "AVRO"),
-        tuple(
-            Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
-            for one in answer.get("references") or ()
-        ),
-        str(answer.get("guid") or ""),
-        str(answer.get("subject") or ""),
-        int(answer.get("version") or 0),
-    )
+def _registered(answer: JsonObject) -> RegisteredSchema:
+    try:
+        return RegisteredSchema(
+            as_int(answer.get("id", -1), "id"),
+            as_text(answer.get("schema"), "schema"),
+            as_text(answer.get("schemaType") or "AVRO", "schemaType"),
+            references_of(answer),
+            as_text(answer.get("guid") or "", "guid"),
+            as_text(answer.get("subject") or "", "subject"),
+            as_int(answer.get("version") or 0, "version"),
+        )
+    except JsonTypeError as error:
+        raise SchemaError(f"the registry's answer is not one of Confluent's interface: {error}") from None
+
+
+def references_of(answer: JsonObject) -> tuple[Reference, ...]:
+    """The references of a schema in a registry's answer."""
+    found = []
+    for each in as_list(answer.get("references") or [], "references"):
+        one = as_object(each, "a reference")
+        name, subject = as_text(one.get("name"), "name"), as_text(one.get("subject"), "subject")
+        found.append(Reference(name, subject, as_int(one.get("version"), "version")))
+    return tuple(found)

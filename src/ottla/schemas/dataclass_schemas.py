@@ -9,12 +9,14 @@ import enum
 import types
 import typing
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
 
+from ottla.json_types import Json, JsonList, JsonObject
 from ottla.schemas.errors import SchemaError
+from ottla.schemas.values import Make, Value
 
-_PLAIN: Final[Mapping[Any, Any]] = {
+_PLAIN: Final[Mapping[object, Json]] = {
     str: "string",
     bytes: "bytes",
     int: "long",
@@ -26,13 +28,13 @@ _PLAIN: Final[Mapping[Any, Any]] = {
     dt.time: {"type": "long", "logicalType": "time-micros"},
     uuid.UUID: {"type": "string", "logicalType": "uuid"},
 }
-DECIMAL: Final = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 9}
+DECIMAL: Final[Mapping[str, Json]] = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 9}
 """The type of a Decimal without another one: `Annotated[Decimal, {"precision": 10, "scale": 2}]` gives one."""
 
-Classes = dict[str, Callable[..., Any]]
+Classes: TypeAlias = dict[str, Make]
 
 
-def schema_of(kind: type, namespace: str = "") -> tuple[dict[str, Any], Classes]:
+def schema_of(kind: type, namespace: str = "") -> tuple[Json, Classes]:
     """The Avro schema of a dataclass, and the classes of its records and enums by their full names."""
     if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
         raise SchemaError(
@@ -50,14 +52,14 @@ class _Maker:
     def _named(self, kind: type) -> str:
         return f"{self._namespace}.{kind.__name__}" if self._namespace else kind.__name__
 
-    def record(self, kind: type) -> Any:
+    def record(self, kind: type) -> Json:
         name = self._named(kind)
         if name in self.classes:
             return name
         self.classes[name] = kind
         hints = typing.get_type_hints(kind, include_extras=True)
-        fields = [self._field(kind, field, hints[field.name]) for field in dataclasses.fields(kind)]
-        out: dict[str, Any] = {"type": "record", "name": kind.__name__}
+        fields: JsonList = [self._field(kind, field, hints[field.name]) for field in dataclasses.fields(kind)]
+        out: JsonObject = {"type": "record", "name": kind.__name__}
         if self._namespace:
             out["namespace"] = self._namespace
         doc = (kind.__doc__ or "").strip()
@@ -66,22 +68,24 @@ class _Maker:
         out["fields"] = fields
         return out
 
-    def _field(self, owner: type, field: dataclasses.Field[Any], hint: Any) -> dict[str, Any]:
+    def _field(self, owner: type, field: dataclasses.Field[Value], hint: object) -> JsonObject:
         where = f"{owner.__name__}.{field.name}"
-        out: dict[str, Any] = {"name": field.name, "type": self._type(hint, where)}
+        kind = self._type(hint, where)
+        out: JsonObject = {"name": field.name, "type": kind}
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
         if default is dataclasses.MISSING:
             return out
-        if isinstance(out["type"], list):
-            out["type"] = _default_first(out["type"], default)
-        shown = _json_default(default)
-        if shown is not NotImplemented:
-            out["default"] = shown
+        if isinstance(kind, list):
+            out["type"] = _default_first(kind, default)
+        try:
+            out["default"] = _json_default(default)
+        except _NoDefault:
+            return out
         return out
 
-    def _type(self, hint: Any, where: str) -> Any:
+    def _type(self, hint: object, where: str) -> Json:
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if origin is typing.Annotated:
             extra = next((one for one in arguments[1:] if isinstance(one, dict)), None)
@@ -106,25 +110,29 @@ class _Maker:
             return self.record(hint)
         raise SchemaError(f"{where} has the type {hint}, which has no Avro type; annotate it with one")
 
-    def _enum(self, kind: type[enum.Enum]) -> Any:
+    def _enum(self, kind: type[enum.Enum]) -> Json:
         name = self._named(kind)
         if name in self.classes:
             return name
         self.classes[name] = kind
-        out: dict[str, Any] = {"type": "enum", "name": kind.__name__, "symbols": list(kind.__members__)}
+        out: JsonObject = {"type": "enum", "name": kind.__name__, "symbols": list(kind.__members__)}
         if self._namespace:
             out["namespace"] = self._namespace
         return out
 
 
-def _default_first(branches: list[Any], default: Any) -> list[Any]:
+def _default_first(branches: JsonList, default: object) -> JsonList:
     """A union whose first branch is that of the default, as older readers of Avro want it."""
     if default is None or "null" not in branches:
         return branches
     return [one for one in branches if one != "null"] + ["null"]
 
 
-def _json_default(value: Any) -> Any:
+class _NoDefault(Exception):
+    """A default of a dataclass that JSON has no form for: the field has none in the schema."""
+
+
+def _json_default(value: object) -> Json:
     if value is None or isinstance(value, bool | int | float | str):
         return value.name if isinstance(value, enum.Enum) else value
     if isinstance(value, enum.Enum):
@@ -135,4 +143,4 @@ def _json_default(value: Any) -> Any:
         return [_json_default(one) for one in value]
     if isinstance(value, dict):
         return {key: _json_default(one) for key, one in value.items()}
-    return NotImplemented
+    raise _NoDefault

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from ottla.schemas.errors import InvalidData
 
@@ -24,12 +25,11 @@ def guid_header(guid: str) -> bytes:
     return b"\1" + uuid.UUID(guid).bytes
 
 
-def header_of(headers: Any, name: str) -> bytes | None:
+def header_of(headers: Iterable[tuple[str, bytes | None]] | None, name: str) -> bytes | None:
     """The value of a header of a record, if it is there."""
     for key, value in headers or ():
         if key == name:
-            found: bytes | None = value
-            return found
+            return value
     return None
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import TypeAlias, Unpack
 
 import msgspec
 
+from ottla.json_types import Json
 from ottla.schemas.client import Reference, RegisteredSchema, Registry
 from ottla.schemas.errors import InvalidData, SchemaError
-from ottla.schemas.serde import Decode, Encode, RegistrySerde, resolve, schema_text
+from ottla.schemas.serde import Options, RegistrySerde, Schema, resolve, schema_text
+from ottla.schemas.values import Decode, Encode, Value
+
+Check: TypeAlias = Callable[[Value], None]
+"""Raises InvalidData for a document that its schema does not accept."""
 
 
 class JsonSchemaSerde(RegistrySerde):
@@ -25,42 +31,21 @@ class JsonSchemaSerde(RegistrySerde):
         self,
         registry: Registry,
         subject: str | None = None,
-        schema: Any = None,
+        schema: Schema = None,
         *,
-        key: bool = False,
-        strategy: Literal["topic", "record", "topic-record"] = "topic",
-        ids: Literal["prefix", "header"] = "prefix",
-        auto_register: bool = True,
-        normalize: bool = False,
         validate: bool = True,
-        references: tuple[Reference, ...] = (),
-        dead_letters: Any = None,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            registry,
-            subject,
-            key=key,
-            strategy=strategy,
-            ids=ids,
-            auto_register=auto_register,
-            normalize=normalize,
-            references=references,
-            dead_letters=dead_letters,
-        )
+        super().__init__(registry, subject, **options)
         self._schema = schema
         self._validate = validate
-        self._kind: Any = None
+        self._kind: type | None = None
         self._text = None if schema is None else self._text_of(schema)
 
-    def _pickled(self) -> dict[str, Any]:
-        return {
-            **self._options(),
-            "schema": self._schema,
-            "validate": self._validate,
-            "references": self._references,
-        }
+    def _more_options(self) -> dict[str, object]:
+        return {"schema": self._schema, "validate": self._validate}
 
-    def _text_of(self, schema: Any) -> str:
+    def _text_of(self, schema: Schema) -> str:
         if isinstance(schema, type) and dataclasses.is_dataclass(schema):
             self._kind = schema
             return msgspec.json.encode({"title": schema.__name__, **msgspec.json.schema(schema)}).decode()
@@ -78,7 +63,7 @@ class JsonSchemaSerde(RegistrySerde):
         check = self._validator(held) if self._validate else None
         prefix = self._prefix(held)
 
-        def encode(value: Any) -> bytes:
+        def encode(value: Value) -> bytes:
             try:
                 data = msgspec.json.encode(value)
             except (TypeError, ValueError) as error:
@@ -92,9 +77,9 @@ class JsonSchemaSerde(RegistrySerde):
     def _decoder(self, held: RegisteredSchema) -> Decode:
         self._check_type(held)
         check = self._validator(held) if self._validate and self._kind is None else None
-        decoder: Any = msgspec.json.Decoder() if self._kind is None else msgspec.json.Decoder(self._kind)
+        decoder: msgspec.json.Decoder[Value] = msgspec.json.Decoder(self._kind or object)
 
-        def decode(data: bytes, start: int) -> Any:
+        def decode(data: bytes, start: int) -> Value:
             try:
                 value = decoder.decode(memoryview(data)[start:])
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -105,7 +90,7 @@ class JsonSchemaSerde(RegistrySerde):
 
         return decode
 
-    def _validator(self, held: RegisteredSchema) -> Any:
+    def _validator(self, held: RegisteredSchema) -> Check:
         try:
             import jsonschema
             from referencing import Registry as Documents
@@ -115,7 +100,7 @@ class JsonSchemaSerde(RegistrySerde):
             raise SchemaError(
                 "validation of JSON needs the package jsonschema: pip install 'ottla[registry]', or validate=False"
             ) from None
-        documents: Any = Documents()
+        documents: Documents[Json] = Documents()
         for name, text in self._texts(held.references).items():
             resource = Resource.from_contents(msgspec.json.decode(text), default_specification=DRAFT7)
             documents = documents.with_resource(name, resource)
@@ -123,7 +108,7 @@ class JsonSchemaSerde(RegistrySerde):
         kind = jsonschema.validators.validator_for(document, default=jsonschema.Draft7Validator)
         validator = kind(document, registry=documents)
 
-        def check(value: Any) -> None:
+        def check(value: Value) -> None:
             found = next(validator.iter_errors(value), None)
             if found is not None:
                 raise InvalidData(f"{found.json_path}: {found.message[:300]}")

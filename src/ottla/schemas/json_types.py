@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from ottla.json_types import Json, JsonObject
 from ottla.schemas.errors import SchemaError
 
 SCALARS: Final = ("string", "integer", "number", "boolean")
@@ -23,7 +24,7 @@ class JsonType:
 
     kind: str
     optional: bool = False
-    document: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    document: Mapping[str, Json] = field(default_factory=dict, repr=False)
     """The part of the schema that says so, with its hints."""
     fields: tuple[tuple[str, JsonType], ...] = ()
     items: JsonType | None = None
@@ -45,7 +46,7 @@ class _Reader:
         self._others = others
         self._left = _MAX_TYPES
 
-    def type(self, root: Any, document: Any, depth: int, *, optional: bool) -> JsonType:
+    def type(self, root: Json, document: Json, depth: int, *, optional: bool) -> JsonType:
         self._left -= 1
         if depth > _MAX_DEPTH or self._left < 0:
             raise SchemaError(
@@ -66,7 +67,7 @@ class _Reader:
             optional = optional or nullable
         if kind is None and isinstance(document.get("enum"), list):
             kind = "string" if all(isinstance(one, str) for one in document["enum"]) else None
-        if kind in SCALARS:
+        if isinstance(kind, str) and kind in SCALARS:
             return JsonType(kind, optional, document)
         if kind == "array":
             return self._array(root, document, depth, optional)
@@ -74,31 +75,32 @@ class _Reader:
             return self._object(root, document, depth, optional)
         raise SchemaError(f"the type {kind!r} of a JSON Schema has no type here")
 
-    def _array(self, root: Any, document: dict[str, Any], depth: int, optional: bool) -> JsonType:
+    def _array(self, root: Json, document: JsonObject, depth: int, optional: bool) -> JsonType:
         items = document.get("items")
         if document.get("connect.type") == "map" and isinstance(items, dict):
-            entry = items.get("properties", {})
+            entry = _object_of(items, "properties")
             keys = self.type(root, entry.get("key"), depth + 1, optional=False)
             values = self.type(root, entry.get("value"), depth + 1, optional=False)
             return JsonType("map", optional, document, items=values, keys=keys)
         return JsonType("array", optional, document, items=self.type(root, items, depth + 1, optional=False))
 
-    def _object(self, root: Any, document: dict[str, Any], depth: int, optional: bool) -> JsonType:
-        values, properties = document.get("additionalProperties"), document.get("properties") or {}
+    def _object(self, root: Json, document: JsonObject, depth: int, optional: bool) -> JsonType:
+        values, properties = document.get("additionalProperties"), _object_of(document, "properties")
         if document.get("connect.type") == "map" or (not properties and isinstance(values, dict)):
             return JsonType(
                 "map", optional, document, items=self.type(root, values, depth + 1, optional=False)
             )
-        required = document.get("required", ())
+        required = document.get("required")
+        names = required if isinstance(required, list) else ()
         fields = []
         for name, each in sorted(properties.items(), key=lambda one: _index(one[1])):
             # Connect's converters mark what may be missing with null; other writers leave it out of `required`.
             foreign = not (isinstance(each, dict) and "connect.index" in each)
-            found = self.type(root, each, depth + 1, optional=foreign and name not in required)
+            found = self.type(root, each, depth + 1, optional=foreign and name not in names)
             fields.append((name, found))
         return JsonType("object", optional, document, tuple(fields))
 
-    def _referenced(self, root: Any, reference: str) -> tuple[Any, Any]:
+    def _referenced(self, root: Json, reference: str) -> tuple[Json, Json]:
         """The document that a reference leads into, and the place in it."""
         name, _, pointer = reference.partition("#")
         if name:
@@ -114,7 +116,9 @@ class _Reader:
         return root, found
 
 
-def _without_null(given: list[Any], word: str) -> tuple[Any, bool]:
+def _without_null(given: Json, word: str) -> tuple[Json, bool]:
+    if not isinstance(given, list):
+        raise SchemaError(f"{word} of a JSON Schema is a list here")
     others = [
         one for one in given if one != "null" and not (isinstance(one, dict) and one.get("type") == "null")
     ]
@@ -123,6 +127,13 @@ def _without_null(given: list[Any], word: str) -> tuple[Any, bool]:
     return others[0], len(others) < len(given)
 
 
-def _index(document: Any) -> int:
+def _object_of(document: JsonObject, word: str) -> JsonObject:
+    found = document.get(word) or {}
+    if not isinstance(found, dict):
+        raise SchemaError(f"{word} of a JSON Schema is an object")
+    return found
+
+
+def _index(document: Json) -> int:
     found = document.get("connect.index", 0) if isinstance(document, dict) else 0
     return found if isinstance(found, int) else 0

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Unpack
 
 from ottla.schemas.avro_values import long_bytes
 from ottla.schemas.client import Reference, RegisteredSchema, Registry
 from ottla.schemas.errors import InvalidData, SchemaError
 from ottla.schemas.proto_messages import indexes_of, parse, read_indexes
-from ottla.schemas.serde import Decode, Encode, RegistrySerde
+from ottla.schemas.serde import Options, RegistrySerde
+from ottla.schemas.values import Decode, Encode, Value
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import FileDescriptor
+    from google.protobuf.message import Message
 
 _BUILT_IN = "google/protobuf/"
 
@@ -27,33 +32,18 @@ class ProtobufSerde(RegistrySerde):
         self,
         registry: Registry,
         subject: str | None = None,
-        message: Any = None,
-        *,
-        key: bool = False,
-        strategy: Literal["topic", "record", "topic-record"] = "topic",
-        ids: Literal["prefix", "header"] = "prefix",
-        auto_register: bool = True,
-        normalize: bool = False,
-        dead_letters: Any = None,
+        message: type[Message] | None = None,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            registry,
-            subject,
-            key=key,
-            strategy=strategy,
-            ids=ids,
-            auto_register=auto_register,
-            normalize=normalize,
-            dead_letters=dead_letters,
-        )
+        super().__init__(registry, subject, **options)
         if message is None or not hasattr(message, "DESCRIPTOR"):
             raise SchemaError(
                 "Protobuf needs a generated message class: registry.protobuf('orders-value', Order)"
             )
         self._message = message
 
-    def _pickled(self) -> dict[str, Any]:
-        return {**self._options(), "message": self._message}
+    def _more_options(self) -> dict[str, object]:
+        return {"message": self._message}
 
     def record_name(self) -> str:
         """The full name of the message, for subjects by record name."""
@@ -65,7 +55,7 @@ class ProtobufSerde(RegistrySerde):
         prefix = self._prefix(held) + index_bytes(indexes_of(self._message.DESCRIPTOR))
         kind = self._message
 
-        def encode(value: Any) -> bytes:
+        def encode(value: Value) -> bytes:
             if not isinstance(value, kind):
                 raise InvalidData(f"a {kind.__name__} is wanted, not a {type(value).__name__}")
             data: bytes = prefix + value.SerializeToString()
@@ -73,7 +63,7 @@ class ProtobufSerde(RegistrySerde):
 
         return encode, held
 
-    def _imports(self, file: Any) -> tuple[Reference, ...]:
+    def _imports(self, file: FileDescriptor) -> tuple[Reference, ...]:
         """The files that a file imports, registered under their own names."""
         found = []
         for each in file.dependencies:
@@ -88,7 +78,7 @@ class ProtobufSerde(RegistrySerde):
         self._check_type(held)
         kind = self._message
 
-        def decode(data: bytes, start: int) -> Any:
+        def decode(data: bytes, start: int) -> Message:
             _, start = read_indexes(data, start)
             return parse(kind, data[start:])
 
@@ -102,5 +92,5 @@ def index_bytes(indexes: list[int]) -> bytes:
     return b"".join([long_bytes(len(indexes)), *map(long_bytes, indexes)])
 
 
-def _serialized(file: Any) -> str:
+def _serialized(file: FileDescriptor) -> str:
     return base64.b64encode(file.serialized_pb).decode()

@@ -10,13 +10,19 @@ import binascii
 import datetime as dt
 import decimal
 import importlib
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from ottla.json_types import JsonTypeError, as_text
 from ottla.schemas.avro_values import read_long
-from ottla.schemas.client import RegisteredSchema, Registry
+from ottla.schemas.client import RegisteredSchema, Registry, references_of
 from ottla.schemas.errors import InvalidData, SchemaError
+from ottla.schemas.values import Value
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
+    from google.protobuf.message import Message
 
 MAX_INDEXES: Final = 100
 _MAX_IMPORTS_DEPTH: Final = 20
@@ -43,24 +49,26 @@ class MessageTypes:
         self._registry = registry
         self._pool = descriptor_pool.DescriptorPool()
         self._added: set[str] = set()
-        self._by_path: dict[tuple[int, ...], Any] = {}
+        self._by_path: dict[tuple[int, ...], type[Message]] = {}
         self._file = self._add(f"/schemas/ids/{held.id}", _MAIN, 0)
 
-    def _add(self, path: str, name: str, depth: int) -> Any:
+    def _add(self, path: str, name: str, depth: int) -> FileDescriptor:
         """A file and those that it imports, in the pool."""
         from google.protobuf import descriptor_pb2
 
         if depth > _MAX_IMPORTS_DEPTH:
             raise SchemaError(f"the imports of a schema are nested deeper than {_MAX_IMPORTS_DEPTH} levels")
-        answer = self._registry.ask("GET", f"{path}?format=serialized", about=name)
+        answer = self._registry.ask_object("GET", f"{path}?format=serialized", about=name)
         self._added.add(name)
-        for one in answer.get("references") or ():
-            if one["name"] not in self._added:
-                place = f"/subjects/{quote(one['subject'], safe='')}/versions/{one['version']}"
-                self._add(place, one["name"], depth + 1)
+        for one in references_of(answer):
+            if one.name not in self._added:
+                place = f"/subjects/{quote(one.subject, safe='')}/versions/{one.version}"
+                self._add(place, one.name, depth + 1)
         try:
-            file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(answer["schema"]))
-        except (binascii.Error, ValueError) as error:
+            file = descriptor_pb2.FileDescriptorProto.FromString(
+                base64.b64decode(as_text(answer.get("schema")))
+            )
+        except (binascii.Error, ValueError, JsonTypeError) as error:
             raise SchemaError(f"the registry gives no descriptor of {name}: {error}") from None
         file.name = name
         for each in file.dependency:
@@ -71,7 +79,7 @@ class MessageTypes:
         self._pool.Add(file)
         return self._pool.FindFileByName(name)
 
-    def at(self, path: Sequence[int]) -> Any:
+    def at(self, path: Sequence[int]) -> type[Message]:
         """The class of the message at the indexes of a record; the first of the file for none."""
         key = tuple(path) or (0,)
         found = self._by_path.get(key)
@@ -85,7 +93,7 @@ class MessageTypes:
             found = self._by_path[key] = message_class(kind)
         return found
 
-    def named(self, name: str | None) -> Any:
+    def named(self, name: str | None) -> type[Message]:
         """The class of a message by its name, with or without the package; the first of the file for None."""
         if name is None:
             return self.at((0,))
@@ -98,20 +106,21 @@ class MessageTypes:
         known = ", ".join(self._file.message_types_by_name)
         raise SchemaError(f"the schema has no message {name}; it has {known}")
 
-    def read(self, data: bytes, start: int) -> Any:
+    def read(self, data: bytes, start: int) -> Message:
         """The message of a record whose indexes begin at a place."""
         path, start = read_indexes(data, start)
         return parse(self.at(path), data[start:])
 
 
-def message_class(descriptor: Any) -> Any:
+def message_class(descriptor: Descriptor) -> type[Message]:
     """The class of a descriptor."""
     from google.protobuf import message_factory
 
-    return message_factory.GetMessageClass(descriptor)
+    found: type[Message] = message_factory.GetMessageClass(descriptor)
+    return found
 
 
-def parse(kind: Any, data: bytes) -> Any:
+def parse(kind: type[Message], data: bytes) -> Message:
     """A message of bytes; ValueError if they are none."""
     from google.protobuf.message import DecodeError
 
@@ -135,7 +144,7 @@ def read_indexes(data: bytes, start: int) -> tuple[list[int], int]:
     return path, start
 
 
-def indexes_of(descriptor: Any) -> list[int]:
+def indexes_of(descriptor: Descriptor) -> list[int]:
     """Where a message type stands in its file."""
     found: list[int] = []
     while descriptor.containing_type is not None:
@@ -147,24 +156,24 @@ def indexes_of(descriptor: Any) -> list[int]:
 # -- plain values
 
 
-def is_map(field: Any) -> bool:
+def is_map(field: FieldDescriptor) -> bool:
     """Whether a field is a map."""
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
-def repeated(field: Any) -> bool:
+def repeated(field: FieldDescriptor) -> bool:
     """Whether a field is a list or a map."""
     found = getattr(field, "is_repeated", None)
     # Before version 6 of the package only labels say it.
     return bool(field.label == field.LABEL_REPEATED if found is None else found)
 
 
-def to_python(message: Any) -> dict[str, Any]:
+def to_python(message: Message) -> dict[str, Value]:
     """A message as a dict of its fields."""
     return {field.name: _value(message, field) for field in message.DESCRIPTOR.fields}
 
 
-def _value(message: Any, field: Any) -> Any:
+def _value(message: Message, field: FieldDescriptor) -> Value:
     held = getattr(message, field.name)
     if is_map(field):
         convert = _converter(field.message_type.fields_by_name["value"])
@@ -177,7 +186,7 @@ def _value(message: Any, field: Any) -> Any:
     return convert(held)
 
 
-def _converter(field: Any) -> Callable[[Any], Any]:
+def _converter(field: FieldDescriptor) -> Callable[[Value], Value]:
     kind = field.message_type
     if kind is None:
         return _enum_name(field.enum_type) if field.enum_type is not None else _same
@@ -186,25 +195,25 @@ def _converter(field: Any) -> Callable[[Any], Any]:
     return _unwrapped if kind.full_name in WRAPPERS else to_python
 
 
-def _same(value: Any) -> Any:
+def _same(value: Value) -> Value:
     return value
 
 
-def _unwrapped(message: Any) -> Any:
+def _unwrapped(message: Message) -> Value:
     return message.value
 
 
-def _moment(message: Any) -> dt.datetime:
+def _moment(message: Message) -> dt.datetime:
     return _EPOCH + dt.timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
 
 
-def _enum_name(kind: Any) -> Callable[[Any], Any]:
+def _enum_name(kind: EnumDescriptor) -> Callable[[int], str]:
     names = {number: each.name for number, each in kind.values_by_number.items()}
     # A number of a newer enum has no name here.
     return lambda number: names.get(number, str(number))
 
 
-def from_python(kind: Any, fields: dict[str, Any]) -> Any:
+def from_python(kind: type[Message], fields: Mapping[str, Value]) -> Message:
     """A message of a dict; what is None stays absent. InvalidData where a value does not fit."""
     message = kind()
     for name, value in fields.items():
@@ -220,7 +229,7 @@ def from_python(kind: Any, fields: dict[str, Any]) -> Any:
     return message
 
 
-def _put(message: Any, field: Any, value: Any) -> None:
+def _put(message: Message, field: FieldDescriptor, value: Value) -> None:
     if is_map(field):
         target, kind = getattr(message, field.name), field.message_type.fields_by_name["value"]
         for key, each in value.items() if isinstance(value, dict) else value:
@@ -237,7 +246,7 @@ def _put(message: Any, field: Any, value: Any) -> None:
         setattr(message, field.name, _scalar(field, value))
 
 
-def _scalar(field: Any, value: Any) -> Any:
+def _scalar(field: FieldDescriptor, value: Value) -> Value:
     if field.enum_type is not None and isinstance(value, str):
         found = field.enum_type.values_by_name.get(value)
         if found is None:
@@ -246,7 +255,7 @@ def _scalar(field: Any, value: Any) -> Any:
     return int(value) if isinstance(value, decimal.Decimal) else value
 
 
-def _message(descriptor: Any, value: Any) -> Any:
+def _message(descriptor: Descriptor, value: Value) -> Message:
     kind = message_class(descriptor)
     if descriptor.full_name == TIMESTAMP and isinstance(value, dt.datetime):
         since = (value if value.tzinfo else value.replace(tzinfo=dt.UTC)) - _EPOCH

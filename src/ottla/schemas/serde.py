@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, TypedDict
 
 import msgspec
 
@@ -16,9 +16,15 @@ from ottla.schemas import frames
 from ottla.schemas.avro_decode import DAMAGED, reason
 from ottla.schemas.client import Reference, RegisteredSchema, Registry
 from ottla.schemas.errors import InvalidData, RegistryUnavailable, SchemaError
+from ottla.schemas.values import Decode, Encode, Value
 
-Encode = Callable[[Any], bytes]
-Decode = Callable[[bytes, int], Any]
+if TYPE_CHECKING:
+    from ottla.streams.serdes import AnySerde
+
+Schema: TypeAlias = type | Mapping[str, object] | Sequence[object] | str | bool | Path | None
+"""A dataclass, a schema as a document or as JSON text, or the path of a file."""
+Strategy: TypeAlias = Literal["topic", "record", "topic-record"]
+Ids: TypeAlias = Literal["prefix", "header"]
 
 _STRATEGIES: Final = ("topic", "record", "topic-record")
 _MAX_DECODERS: Final = 10_000
@@ -37,10 +43,24 @@ class Poison:
         return False
 
 
+class Written(Protocol):
+    """A record on its way."""
+
+    def get(self, timeout: float | None = None) -> object:
+        """Wait until it is written."""
+
+
+class Sender(Protocol):
+    """What dead letters need of a producer."""
+
+    def send(self, topic: str, *, value: bytes, headers: Headers) -> Written:
+        """Queue a record."""
+
+
 class DeadLetters:
     """Sends records that cannot be read to a topic, as they were, with the reason and the schema id in headers."""
 
-    def __init__(self, producer: Any, topic: str) -> None:
+    def __init__(self, producer: Sender, topic: str) -> None:
         self._producer = producer
         self._topic = topic
 
@@ -57,6 +77,30 @@ class DeadLetters:
         self._producer.send(self._topic, value=data, headers=[*(headers or []), *more]).get(timeout=60)
 
 
+class Options(TypedDict, total=False):
+    """The options of the serdes of all formats."""
+
+    key: bool
+    strategy: Strategy
+    ids: Ids
+    auto_register: bool
+    normalize: bool
+    references: tuple[Reference, ...]
+    dead_letters: DeadLetters | None
+
+
+class AvroOptions(Options, total=False):
+    """The options of an Avro serde."""
+
+    namespace: str
+
+
+class JsonOptions(Options, total=False):
+    """The options of a JSON serde."""
+
+    validate: bool
+
+
 class RegistrySerde(Serializer, Deserializer):
     """The base of the serdes of a format: `_encoder` and `_decoder` are theirs."""
 
@@ -67,13 +111,13 @@ class RegistrySerde(Serializer, Deserializer):
         registry: Registry,
         subject: str | None,
         *,
-        key: bool,
-        strategy: str,
-        ids: str,
-        auto_register: bool,
-        normalize: bool,
+        key: bool = False,
+        strategy: Strategy = "topic",
+        ids: Ids = "prefix",
+        auto_register: bool = True,
+        normalize: bool = False,
         references: tuple[Reference, ...] = (),
-        dead_letters: DeadLetters | None,
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         if strategy not in _STRATEGIES:
             raise SchemaError(f"there is no strategy {strategy!r}: use {', '.join(_STRATEGIES)}")
@@ -94,24 +138,21 @@ class RegistrySerde(Serializer, Deserializer):
         self._by_prefix: dict[bytes, Decode] = {}
         """The same by the first five bytes of a record."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self._pickled())
-
-    @abstractmethod
-    def _pickled(self) -> dict[str, Any]:
-        """The arguments to build this serde again in another process."""
-
-    def _options(self) -> dict[str, Any]:
-        """The arguments that all serdes have. Dead letters stay in the process that has their producer."""
-        return {
-            "registry": self.registry,
-            "subject": self.subject,
+    def __reduce__(self) -> tuple[object, ...]:
+        options: Options = {
             "key": self._key,
             "strategy": self._strategy,
             "ids": self._ids,
             "auto_register": self._auto_register,
             "normalize": self._normalize,
+            "references": self._references,
         }
+        # Dead letters stay in the process that has their producer.
+        return _rebuild, (type(self), self.registry, self.subject, {**options, **self._more_options()})
+
+    @abstractmethod
+    def _more_options(self) -> Mapping[str, object]:
+        """The arguments of a format to build its serde again in another process."""
 
     def _held(
         self, subject: str, text: str, references: tuple[Reference, ...] | None = None
@@ -166,7 +207,7 @@ class RegistrySerde(Serializer, Deserializer):
             raise SchemaError("the registry gives no guids, which ids in headers need; use ids='prefix'")
         headers.append((self._header, frames.guid_header(held.guid)))
 
-    def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
+    def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Value:
         """The value of a record's bytes, read with the schema that the record names; None stays None."""
         if data is None:
             return None
@@ -190,7 +231,7 @@ class RegistrySerde(Serializer, Deserializer):
             self._dead_letters.send(topic, headers, data, error, key=self._key)
             return Poison(str(error), error.schema_id)
 
-    def _read(self, headers: Headers, data: bytes) -> Any:
+    def _read(self, headers: Headers, data: bytes) -> Value:
         header = frames.header_of(headers, self._header) if headers else None
         if header is not None:
             name, start = frames.read_header(header), 0
@@ -215,11 +256,11 @@ class RegistrySerde(Serializer, Deserializer):
         except DAMAGED as error:
             raise _unreadable(error, name) from None
 
-    def streams_serde(self) -> Any:
+    def streams_serde(self) -> AnySerde:
         """This serde for `StreamsBuilder`, which knows no topic when it writes: it needs a subject for that."""
         from ottla.streams.serdes import Serde
 
-        def encode(value: Any) -> bytes:
+        def encode(value: Value) -> bytes:
             if self.subject is None:
                 raise SchemaError(
                     "a serde of Streams needs a subject to write: registry.avro('orders-value', ...)"
@@ -228,7 +269,7 @@ class RegistrySerde(Serializer, Deserializer):
             assert written is not None
             return written
 
-        def decode(data: bytes) -> Any:
+        def decode(data: bytes) -> Value:
             return self.deserialize("", [], data)
 
         return Serde(
@@ -242,15 +283,17 @@ def _unreadable(error: Exception, name: int | str) -> InvalidData:
     return InvalidData(text, name if isinstance(name, int) else None)
 
 
-def _streams(serde: RegistrySerde) -> Any:
+def _streams(serde: RegistrySerde) -> AnySerde:
     return serde.streams_serde()
 
 
-def _rebuild(kind: type[RegistrySerde], arguments: dict[str, Any]) -> RegistrySerde:
-    return kind(**arguments)
+def _rebuild(
+    kind: type[RegistrySerde], registry: Registry, subject: str | None, options: Mapping[str, Value]
+) -> RegistrySerde:
+    return kind(registry, subject, **options)
 
 
-def schema_text(schema: Any, suffixes: tuple[str, ...]) -> str:
+def schema_text(schema: object, suffixes: tuple[str, ...]) -> str:
     """The text of a schema that is given as a document, as text or as the path of a file."""
     if isinstance(schema, dict | list | bool):
         return msgspec.json.encode(schema).decode()

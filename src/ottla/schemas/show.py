@@ -8,9 +8,9 @@ from __future__ import annotations
 import decimal
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,6 +19,9 @@ from ottla.schemas.client import RegisteredSchema, Registry
 from ottla.schemas.errors import RegistryUnavailable, SchemaError
 from ottla.schemas.proto_messages import MessageTypes
 
+if TYPE_CHECKING:
+    from ottla.client.engine_types import EngineMessage
+
 _logger = logging.getLogger(__name__)
 
 _MAX_KNOWN: Final = 10_000
@@ -26,6 +29,7 @@ _DOWN_FOR_S: Final = 5.0
 """A registry that does not answer is asked again after this time, not with every record."""
 
 Show = Callable[[bytes, int], bytes]
+RecordHeaders = Iterable[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +50,16 @@ class Shower:
         self._logged: set[int | str | None] = set()
         self._down_until = 0.0
 
-    def show(self, data: bytes | None, headers: Any = None, *, key: bool = False) -> bytes | None:
+    def show(
+        self, data: bytes | None, headers: RecordHeaders | None = None, *, key: bool = False
+    ) -> bytes | None:
         """JSON for a record with a schema id; the bytes themselves for others."""
         found = self.decode(data, headers, key=key)
         return data if found is None else found.text
 
-    def decode(self, data: bytes | None, headers: Any = None, *, key: bool = False) -> Decoded | None:
+    def decode(
+        self, data: bytes | None, headers: RecordHeaders | None = None, *, key: bool = False
+    ) -> Decoded | None:
         """A record with a schema id as JSON; None for others, and for those that cannot be read."""
         if data is None or time.monotonic() < self._down_until:
             return None
@@ -108,7 +116,7 @@ def _protobuf(types: MessageTypes) -> Show:
     return show
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> str:
     if isinstance(value, decimal.Decimal):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no form in JSON")
@@ -119,7 +127,7 @@ class ShownMessage:
 
     __slots__ = ("_message", "_shower")
 
-    def __init__(self, message: Any, shower: Shower) -> None:
+    def __init__(self, message: EngineMessage, shower: Shower) -> None:
         self._message = message
         self._shower = shower
 
@@ -131,7 +139,7 @@ class ShownMessage:
         """The value as JSON."""
         return self._shower.show(self._message.value(), self._message.headers())
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._message, name)
 
     def __len__(self) -> int:

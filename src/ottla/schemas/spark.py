@@ -8,16 +8,26 @@ Records of several writer schemas may stand in one column: each is read with its
 from __future__ import annotations
 
 import gc
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
+from urllib.parse import quote
 
+from ottla.json_types import as_text
 from ottla.registry import avro
 from ottla.registry.avro_types import AvroType
 from ottla.schemas.avro_decode import compile_decoder
+from ottla.schemas.avro_values import decimal_digits
 from ottla.schemas.client import Registry
 from ottla.schemas.errors import InvalidData, SchemaError
+from ottla.schemas.serde import AvroOptions, Schema
 from ottla.schemas.spark_columns import Mode, arrow_function, cached, check_mode, read_rows
 from ottla.schemas.spark_json import from_json_schema, to_json_schema
 from ottla.schemas.spark_proto import from_protobuf, to_protobuf
+from ottla.schemas.values import Decode, Value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
 __all__ = [
     "from_avro",
@@ -30,13 +40,13 @@ __all__ = [
 
 
 def from_avro(
-    column: Any,
+    column: Column | str,
     registry: Registry,
     subject: str | None = None,
-    schema: Any = None,
+    schema: Schema = None,
     *,
     mode: Mode = "failfast",
-) -> Any:
+) -> Column:
     """A column of records with schema ids as a column of structs.
 
     The type is that of `schema` (a dataclass, a dict, JSON text or a path), else of the subject's latest version. A
@@ -47,20 +57,26 @@ def from_avro(
     reader = avro.parse(text, lenient=True).root
     kind = spark_type(reader)
 
-    def read(values: Any) -> Any:
+    def read(values: pa.Array) -> pa.Array:
         return read_column(values, registry, text, permissive=permissive)
 
     return arrow_function(read, kind)(column)
 
 
-def to_avro(column: Any, registry: Registry, subject: str, schema: Any = None, **options: Any) -> Any:
+def to_avro(
+    column: Column | str,
+    registry: Registry,
+    subject: str,
+    schema: Schema = None,
+    **options: Unpack[AvroOptions],
+) -> Column:
     """A column of structs as records with a schema id. The schema is registered under the subject."""
     serde = registry.avro(subject, schema, **options)
     if serde._attributes:
         # Rows come as dicts: a dataclass gives its schema only.
         serde = registry.avro(subject, serde._text, **options)
 
-    def write(values: Any) -> Any:
+    def write(values: pa.Array) -> pa.Array:
         import pyarrow as pa
 
         return pa.array([serde.serialize("", [], value) for value in values.to_pylist()], pa.binary())
@@ -68,7 +84,7 @@ def to_avro(column: Any, registry: Registry, subject: str, schema: Any = None, *
     return arrow_function(write, "binary")(column)
 
 
-def _reader_text(registry: Registry, subject: str | None, schema: Any) -> str:
+def _reader_text(registry: Registry, subject: str | None, schema: Schema) -> str:
     if schema is not None:
         text = registry.avro(subject or "-", schema)._text
         assert isinstance(text, str)
@@ -83,18 +99,18 @@ def _reader_text(registry: Registry, subject: str | None, schema: Any) -> str:
 
 def _whole(registry: Registry, subject: str) -> str:
     """The latest version with its references written into it."""
-    answer = registry.ask("GET", f"/subjects/{subject}/versions/latest?format=resolved", about=subject)
-    return str(answer["schema"])
+    path = f"/subjects/{quote(subject, safe='')}/versions/latest?format=resolved"
+    return as_text(registry.ask_object("GET", path, about=subject).get("schema"), "schema")
 
 
 # -- types
 
 
-def spark_type(one: AvroType) -> Any:
+def spark_type(one: AvroType) -> DataType:
     """Spark's type of an Avro type; SchemaError where there is none."""
     from pyspark.sql import types
 
-    plain: dict[str, Any] = {
+    plain: dict[str, DataType] = {
         "boolean": types.BooleanType(),
         "int": types.IntegerType(),
         "long": types.LongType(),
@@ -108,7 +124,7 @@ def spark_type(one: AvroType) -> Any:
     }
     logical = one.props.get("logicalType")
     if logical == "decimal" and one.kind in ("bytes", "fixed"):
-        return types.DecimalType(int(one.props["precision"]), int(one.props.get("scale", 0)))
+        return types.DecimalType(*decimal_digits(one))
     if one.kind == "int" and logical == "date":
         return types.DateType()
     if one.kind == "long" and logical in ("timestamp-millis", "timestamp-micros"):
@@ -151,7 +167,7 @@ def _refuse_recursion(one: AvroType) -> None:
         raise SchemaError(f"the record {one.name} contains itself, which no type in Spark does")
 
 
-def arrow_type(one: AvroType) -> Any:
+def arrow_type(one: AvroType) -> pa.DataType:
     """The Arrow type that the raw values of an Avro type have: times in the unit that they are written in."""
     import pyarrow as pa
 
@@ -171,7 +187,7 @@ def arrow_type(one: AvroType) -> Any:
     if one.kind in ("record", "error"):
         return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in one.fields])
     if logical == "decimal" and one.kind in ("bytes", "fixed"):
-        return pa.decimal128(int(one.props["precision"]), int(one.props.get("scale", 0)))
+        return pa.decimal128(*decimal_digits(one))
     if one.kind == "int" and logical == "date":
         return pa.date32()
     return {
@@ -186,7 +202,7 @@ def arrow_type(one: AvroType) -> Any:
     }.get(one.kind, pa.string())
 
 
-def _spark_unit(kind: Any) -> Any:
+def _spark_unit(kind: pa.DataType) -> pa.DataType:
     """The same Arrow type with times in microseconds, as Spark has them."""
     import pyarrow as pa
 
@@ -204,12 +220,12 @@ def _spark_unit(kind: Any) -> Any:
 # -- functions of the workers
 
 
-def read_column(values: Any, registry: Registry, text: str, *, permissive: bool) -> Any:
+def read_column(values: pa.Array, registry: Registry, text: str, *, permissive: bool) -> pa.Array:
     """An Arrow column of records as a column of their values."""
     import pyarrow as pa
 
     reader = cached(("reader", text), lambda: avro.parse(text, lenient=True).root)
-    decoders: dict[bytes, Any] = cached(("ids", registry.urls, text), dict)
+    decoders: dict[bytes, Decode] = cached(("ids", registry.urls, text), dict)
     collecting = gc.isenabled()
     # A batch makes many rows and no cycles: the collector would only walk over them.
     gc.disable()
@@ -229,7 +245,7 @@ def read_column(values: Any, registry: Registry, text: str, *, permissive: bool)
     return found if wanted == kind else found.cast(wanted)
 
 
-def _columns(rows: list[Any], kind: Any, reader: AvroType) -> Any:
+def _columns(rows: list[Value], kind: pa.DataType, reader: AvroType) -> pa.Array:
     import pyarrow as pa
 
     empty = (None,) * len(reader.fields)
@@ -243,7 +259,7 @@ def _columns(rows: list[Any], kind: Any, reader: AvroType) -> Any:
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
 
 
-def _decoder(registry: Registry, number: int, reader: AvroType) -> Any:
+def _decoder(registry: Registry, number: int, reader: AvroType) -> Decode:
     held = registry.by_id(number)
     if held.type != "AVRO":
         raise InvalidData(f"the schema {number} is {held.type}, and from_avro reads AVRO", number)

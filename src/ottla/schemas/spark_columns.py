@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from ottla.schemas import frames
 from ottla.schemas.avro_decode import DAMAGED, reason
 from ottla.schemas.errors import InvalidData, SchemaError
+from ottla.schemas.values import Decode, Value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
 Mode = Literal["failfast", "permissive"]
-Decode = Callable[[bytes, int], Any]
+T = TypeVar("T")
 
-_CACHED: Final[dict[Any, Any]] = {}
+_CACHED: Final[dict[tuple[object, ...], Value]] = {}
 """Decoders of this Python worker: Spark sends a function again with every task."""
 _MAX_CACHED: Final = 10_000
 
 
-def cached(key: Any, make: Callable[[], Any]) -> Any:
+def cached(key: tuple[object, ...], make: Callable[[], T]) -> T:
     """What this worker made before for a key, or makes now."""
-    found = _CACHED.get(key)
+    found: T | None = _CACHED.get(key)
     if found is None:
         if len(_CACHED) >= _MAX_CACHED:
             _CACHED.clear()
@@ -34,22 +40,28 @@ def check_mode(mode: str) -> bool:
     return mode == "permissive"
 
 
-def arrow_function(function: Callable[[Any], Any], kind: Any) -> Any:
+def arrow_function(
+    function: Callable[[pa.Array], pa.Array], kind: DataType | str
+) -> Callable[[Column | str], Column]:
     """A function of Arrow arrays for columns."""
     import pyarrow as pa
     from pyspark.sql import functions
 
     function.__annotations__ = {"values": pa.Array, "return": pa.Array}
     # It is missing in the types of the package.
-    module: Any = functions
-    return module.arrow_udf(function, returnType=kind)
+    make: Callable[..., Callable[[Column | str], Column]] = getattr(functions, "arrow_udf")  # noqa: B009
+    return make(function, returnType=kind)
 
 
 def read_rows(
-    values: list[Any], decoders: dict[bytes, Decode], make: Callable[[int], Decode], *, permissive: bool
-) -> list[Any]:
+    values: list[bytes | None],
+    decoders: dict[bytes, Decode],
+    make: Callable[[int], Decode],
+    *,
+    permissive: bool,
+) -> list[Value]:
     """The records of a batch, each read with the schema that its first five bytes name."""
-    rows: list[Any] = []
+    rows: list[Value] = []
     known = decoders.get
     for data in values:
         if data is None:
@@ -69,7 +81,7 @@ def read_rows(
     return rows
 
 
-def array_of(rows: list[Any], kind: Any, *, permissive: bool) -> Any:
+def array_of(rows: list[Value], kind: pa.DataType, *, permissive: bool) -> pa.Array:
     """Rows of plain values as an Arrow array; what does not fit is null where that is allowed."""
     import pyarrow as pa
 

@@ -5,23 +5,31 @@ df.select(from_json_schema("value", registry, "carts-value").alias("cart"))
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 from ottla.schemas.client import Registry
 from ottla.schemas.errors import SchemaError
+from ottla.schemas.json import JsonSchemaSerde
 from ottla.schemas.json_types import JsonType, json_type
+from ottla.schemas.serde import JsonOptions, Schema
 from ottla.schemas.spark_columns import Mode, array_of, arrow_function, cached, check_mode, read_rows
+from ottla.schemas.values import Decode, Value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
 
 def from_json_schema(
-    column: Any,
+    column: Column | str,
     registry: Registry,
     subject: str | None = None,
-    schema: Any = None,
+    schema: Schema = None,
     *,
     mode: Mode = "failfast",
     validate: bool = True,
-) -> Any:
+) -> Column:
     """A column of JSON records with schema ids as a column of structs.
 
     The type is that of `schema` (a dataclass, a dict, JSON text or a path), else of the subject's latest version. With
@@ -39,16 +47,16 @@ def from_json_schema(
         serde._check_type(held)
         found = json_type(held.text, serde._texts(held.references))
     else:
-        found = json_type(serde._text, {})
+        found = json_type(serde._text or "true", {})
     kind = spark_type(found)
     arrow = to_arrow_type(kind, timezone="UTC")
 
-    def read(values: Any) -> Any:
-        def reader() -> Any:
+    def read(values: pa.Array) -> pa.Array:
+        def reader() -> JsonSchemaSerde:
             return registry.json("-", validate=validate)
 
         plain = cached(("json", registry.urls, validate), reader)
-        decoders = cached(("json ids", registry.urls, validate), dict)
+        decoders: dict[bytes, Decode] = cached(("json ids", registry.urls, validate), dict)
         rows = read_rows(
             values.to_pylist(),
             decoders,
@@ -60,11 +68,17 @@ def from_json_schema(
     return arrow_function(read, kind)(column)
 
 
-def to_json_schema(column: Any, registry: Registry, subject: str, schema: Any = None, **options: Any) -> Any:
+def to_json_schema(
+    column: Column | str,
+    registry: Registry,
+    subject: str,
+    schema: Schema = None,
+    **options: Unpack[JsonOptions],
+) -> Column:
     """A column of structs as JSON records with a schema id. The schema is registered. Null fields are left out."""
     serde = registry.json(subject, schema, **options)
 
-    def write(values: Any) -> Any:
+    def write(values: pa.Array) -> pa.Array:
         import pyarrow as pa
 
         written = [serde.serialize("", [], without_nulls(value)) for value in values.to_pylist()]
@@ -73,7 +87,7 @@ def to_json_schema(column: Any, registry: Registry, subject: str, schema: Any = 
     return arrow_function(write, "binary")(column)
 
 
-def without_nulls(value: Any) -> Any:
+def without_nulls(value: Value) -> Value:
     """A document without its null fields, as Spark's own `to_json` writes it. Maps come from Arrow as pairs."""
     if isinstance(value, dict):
         return {key: without_nulls(each) for key, each in value.items() if each is not None}
@@ -84,7 +98,7 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
-def spark_type(one: JsonType) -> Any:
+def spark_type(one: JsonType) -> DataType:
     """Spark's type of a JSON type."""
     from pyspark.sql import types
 
@@ -98,7 +112,7 @@ def spark_type(one: JsonType) -> Any:
         if one.keys is not None:
             raise SchemaError("a map that is written as a list of entries has no type in Spark here")
         return types.MapType(types.StringType(), items)
-    plain: dict[str, Any] = {
+    plain: dict[str, DataType] = {
         "integer": types.LongType(),
         "number": types.DoubleType(),
         "boolean": types.BooleanType(),

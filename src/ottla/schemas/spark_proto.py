@@ -5,8 +5,7 @@ df.select(from_protobuf("value", registry, "orders-value").alias("order"))
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.schemas import frames
 from ottla.schemas.client import Registry
@@ -25,11 +24,24 @@ from ottla.schemas.proto_messages import (
     to_python,
 )
 from ottla.schemas.spark_columns import Mode, array_of, arrow_function, cached, check_mode, read_rows
+from ottla.schemas.values import Decode, Value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.message import Message
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
 
 def from_protobuf(
-    column: Any, registry: Registry, subject: str, message: str | None = None, *, mode: Mode = "failfast"
-) -> Any:
+    column: Column | str,
+    registry: Registry,
+    subject: str,
+    message: str | None = None,
+    *,
+    mode: Mode = "failfast",
+) -> Column:
     """A column of Protobuf records with schema ids as a column of structs.
 
     The type is that of `message` in the subject's latest version: its name, or the first message of the file. Records
@@ -44,9 +56,9 @@ def from_protobuf(
     arrow = to_arrow_type(kind, timezone="UTC")
     number = held.id
 
-    def read(values: Any) -> Any:
+    def read(values: pa.Array) -> pa.Array:
         reader = _message_class(registry, number, message)
-        decoders = cached(("proto ids", registry.urls, number, message), dict)
+        decoders: dict[bytes, Decode] = cached(("proto ids", registry.urls, number, message), dict)
         rows = read_rows(
             values.to_pylist(),
             decoders,
@@ -58,10 +70,10 @@ def from_protobuf(
     return arrow_function(read, kind)(column)
 
 
-def _decoder(types: MessageTypes, reader: Any) -> Callable[[bytes, int], Any]:
+def _decoder(types: MessageTypes, reader: type[Message]) -> Decode:
     wanted = reader.DESCRIPTOR.full_name
 
-    def decode(data: bytes, start: int) -> Any:
+    def decode(data: bytes, start: int, /) -> dict[str, Value]:
         path, start = read_indexes(data, start)
         found = types.at(path).DESCRIPTOR.full_name
         if found != wanted:
@@ -71,7 +83,7 @@ def _decoder(types: MessageTypes, reader: Any) -> Callable[[bytes, int], Any]:
     return decode
 
 
-def to_protobuf(column: Any, registry: Registry, subject: str, message: str | None = None) -> Any:
+def to_protobuf(column: Column | str, registry: Registry, subject: str, message: str | None = None) -> Column:
     """A column of structs as Protobuf records with a schema id.
 
     The schema is the subject's latest version, which must be registered before; `message` is the name of one of its
@@ -80,7 +92,7 @@ def to_protobuf(column: Any, registry: Registry, subject: str, message: str | No
     number = registry.latest(subject).id
     _message_class(registry, number, message)
 
-    def write(values: Any) -> Any:
+    def write(values: pa.Array) -> pa.Array:
         import pyarrow as pa
 
         kind = _message_class(registry, number, message)
@@ -94,13 +106,13 @@ def to_protobuf(column: Any, registry: Registry, subject: str, message: str | No
     return arrow_function(write, "binary")(column)
 
 
-def _message_class(registry: Registry, number: int, message: str | None) -> Any:
+def _message_class(registry: Registry, number: int, message: str | None) -> type[Message]:
     """The class of a message of a registered file, made once in each worker."""
     place = ("proto", registry.urls, number, message)
     return cached(place, lambda: MessageTypes(registry, registry.by_id(number)).named(message))
 
 
-def spark_type(descriptor: Any, above: tuple[str, ...] = ()) -> Any:
+def spark_type(descriptor: Descriptor, above: tuple[str, ...] = ()) -> DataType:
     """Spark's type of a message."""
     from pyspark.sql import types
 
@@ -111,7 +123,7 @@ def spark_type(descriptor: Any, above: tuple[str, ...] = ()) -> Any:
     return types.StructType(fields)
 
 
-def _field_type(field: Any, above: tuple[str, ...]) -> Any:
+def _field_type(field: FieldDescriptor, above: tuple[str, ...]) -> DataType:
     from pyspark.sql import types
 
     if is_map(field):
@@ -121,7 +133,7 @@ def _field_type(field: Any, above: tuple[str, ...]) -> Any:
     return types.ArrayType(found) if repeated(field) else found
 
 
-def _plain_type(field: Any, above: tuple[str, ...]) -> Any:
+def _plain_type(field: FieldDescriptor, above: tuple[str, ...]) -> DataType:
     """The type of one value, by the numbers of `FieldDescriptorProto.Type`."""
     from pyspark.sql import types
 
@@ -134,7 +146,7 @@ def _plain_type(field: Any, above: tuple[str, ...]) -> Any:
             if kind.full_name in WRAPPERS
             else spark_type(kind, above)
         )
-    numbers: dict[int, Any] = {
+    numbers: dict[int, DataType] = {
         1: types.DoubleType(),
         2: types.FloatType(),
         8: types.BooleanType(),

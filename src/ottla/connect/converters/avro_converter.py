@@ -57,8 +57,7 @@ class AvroConverter(RegistryConverter):
         serde = self.registry.avro(None, text, key=self.is_key, auto_register=self._registers)
 
         def write(value: Any) -> bytes:
-            written: bytes = serde.serialize(topic, [], plain_value(value))
-            return written
+            return serde.serialize(topic, [], plain_value(value)) or b""
 
         return write
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ottla.connect.converters.registry_converter import RegistryConverter
+from ottla.connect.converters.registry_converter import RegistryConverter, connect_value
 from ottla.connect.data import schema as data
 from ottla.connect.data.logical import (
     date_of,
@@ -68,8 +68,7 @@ class JsonSchemaConverter(RegistryConverter):
         )
 
         def write(value: Any) -> bytes:
-            written: bytes = serde.serialize(topic, [], to_json(schema, value))
-            return written
+            return serde.serialize(topic, [], to_json(schema, value)) or b""
 
         return write
 
@@ -175,7 +174,11 @@ def schema_of(one: JsonType) -> Schema:
         "name": document.get("title"),
         "version": document.get("connect.version"),
         "doc": document.get("description"),
-        "parameters": {str(key): str(value) for key, value in parameters.items()} if parameters else None,
+        "parameters": (
+            {str(key): str(value) for key, value in parameters.items()}
+            if isinstance(parameters, dict) and parameters
+            else None
+        ),
     }
     if one.kind == "object":
         return data.struct([(name, schema_of(each)) for name, each in one.fields], **more)
@@ -190,23 +193,7 @@ def schema_of(one: JsonType) -> Schema:
 
 def from_json(schema: Schema, value: Any) -> Any:
     """A JSON document as a Connect value."""
-    if value is None:
-        return None
-    if schema.type is Type.STRUCT:
-        found = Struct(schema)
-        for one in schema.fields:
-            found.put(one.name, from_json(one.schema, value.get(one.name)))
-        return found
-    if schema.type is Type.ARRAY:
-        assert schema.value_schema is not None
-        return [from_json(schema.value_schema, each) for each in value]
-    if schema.type is Type.MAP:
-        assert schema.key_schema is not None and schema.value_schema is not None
-        if isinstance(value, dict):
-            return {key: from_json(schema.value_schema, each) for key, each in value.items()}
-        keys, inner = schema.key_schema, schema.value_schema
-        return {from_json(keys, each["key"]): from_json(inner, each["value"]) for each in value}
-    return _scalar(schema, value)
+    return connect_value(schema, value, _scalar)
 
 
 def _scalar(schema: Schema, value: Any) -> Any:

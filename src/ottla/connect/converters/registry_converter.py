@@ -101,19 +101,32 @@ def plain_value(value: Any) -> Any:
     return value
 
 
-def connect_value(schema: Schema, value: Any) -> Any:
-    """A decoded value with structs in place of dicts."""
+def _same(schema: Schema, value: Any) -> Any:
+    return value
+
+
+def connect_value(schema: Schema, value: Any, scalar: Callable[[Schema, Any], Any] = _same) -> Any:
+    """A decoded value as Connect has it: structs in place of dicts, and other values by `scalar`.
+
+    A map may also be a list of entries with a key and a value.
+    """
     if value is None:
         return None
     if schema.type is Type.STRUCT:
         found = Struct(schema)
         for one in schema.fields:
-            found.put(one.name, connect_value(one.schema, value.get(one.name)))
+            found.put(one.name, connect_value(one.schema, value.get(one.name), scalar))
         return found
     if schema.type is Type.ARRAY:
         assert schema.value_schema is not None
-        return [connect_value(schema.value_schema, each) for each in value]
+        return [connect_value(schema.value_schema, each, scalar) for each in value]
     if schema.type is Type.MAP:
-        assert schema.value_schema is not None
-        return {key: connect_value(schema.value_schema, each) for key, each in value.items()}
-    return value
+        assert schema.key_schema is not None and schema.value_schema is not None
+        keys, inner = schema.key_schema, schema.value_schema
+        if isinstance(value, dict):
+            return {key: connect_value(inner, each, scalar) for key, each in value.items()}
+        return {
+            connect_value(keys, each["key"], scalar): connect_value(inner, each["value"], scalar)
+            for each in value
+        }
+    return scalar(schema, value)

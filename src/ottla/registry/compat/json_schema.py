@@ -6,9 +6,10 @@ Objects may be open (other properties are allowed), closed (they are not) or par
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
+from ottla.json_types import Json, JsonObject
 from ottla.registry.compat.avro import Finding
 from ottla.registry.errors import InvalidSchema
 from ottla.registry.json_schema import TYPES, JsonSchema
@@ -38,7 +39,9 @@ def compare(reader: JsonSchema, writer: JsonSchema) -> list[Finding]:
     return comparison.findings
 
 
-Place = tuple[Any, JsonSchema]
+Keywords = Mapping[str, Json]
+"""A subschema that is an object, which the parser has checked."""
+Place = tuple[Json, JsonSchema]
 """A subschema and the document that its references are resolved in."""
 
 
@@ -47,7 +50,7 @@ class _Comparison:
         self.findings: list[Finding] = []
         self._seen: dict[tuple[int, int], bool] = {}
         self._quiet = 0
-        self._kept: list[Any] = []
+        self._kept: list[Json] = []
         self._pairs = 0
 
     def _find(self, kind: str, path: str, message: str) -> bool:
@@ -82,50 +85,51 @@ class _Comparison:
         return fits
 
     def _schemas(self, reader: Place, writer: Place, path: str) -> bool:
-        r, w = reader[0], writer[0]
-        if r is True or r == {} or w is False:
+        r, w = reader[0], _keywords(writer[0])
+        if r is True or r == {} or writer[0] is False:
             return True
         if r is False:
             return self._find("TYPE_NARROWED", path, "The reader's schema accepts nothing here")
-        w = {} if w is True else w
         if r == w and reader[1] is writer[1]:
             return True
         for word in _SUMS:
             if word in w:
                 rest = {key: value for key, value in w.items() if key != word}
-                parts = [(_merge(rest, each, writer[1]), writer[1]) for each in w[word]]
+                parts = [(_merge(rest, each, writer[1]), writer[1]) for each in _list_of(w, word)]
                 fits = [self.pair(reader, part, f"{path}/{word}/{at}") for at, part in enumerate(parts)]
                 return all(fits)
         if "allOf" in w:
-            merged = {key: value for key, value in w.items() if key != "allOf"}
-            for each in w["allOf"][:_MAX_MERGED]:
-                merged = _merge(merged, each, writer[1])
+            merged: Json = {key: value for key, value in w.items() if key != "allOf"}
+            for each in _list_of(w, "allOf")[:_MAX_MERGED]:
+                merged = _merge(_keywords(merged), each, writer[1]) if merged is not False else False
             return self.pair(reader, (merged, writer[1]), path)
         return self._products(reader, (w, writer[1]), path)
 
     def _products(self, reader: Place, writer: Place, path: str) -> bool:
-        r, w = reader[0], writer[0]
+        r = _keywords(reader[0])
         fits = True
         if "allOf" in r:
-            for at, each in enumerate(r["allOf"]):
+            for at, each in enumerate(_list_of(r, "allOf")):
                 fits = self.pair((each, reader[1]), writer, f"{path}/allOf/{at}") and fits
         for word in _SUMS:
-            if word in r and not any(self._quietly((each, reader[1]), writer, path) for each in r[word]):
+            if word in r and not any(
+                self._quietly((each, reader[1]), writer, path) for each in _list_of(r, word)
+            ):
                 text = f"No branch of the reader's {word} accepts what the writer's schema does"
                 fits = self._find("SUM_TYPE_NARROWED", f"{path}/{word}", text)
         if "not" in r:
             fits = self._nots(reader, writer, path) and fits
-        return self._plain(reader, (w, writer[1]), path) and fits
+        return self._plain(reader, writer, path) and fits
 
     def _nots(self, reader: Place, writer: Place, path: str) -> bool:
         # What the reader forbids, the writer must forbid too.
-        theirs = (writer[0].get("not", False), writer[1])
-        if self._quietly(theirs, (reader[0]["not"], reader[1]), path):
+        theirs = (_keywords(writer[0]).get("not", False), writer[1])
+        if self._quietly(theirs, (_keywords(reader[0])["not"], reader[1]), path):
             return True
         return self._find("NOT_TYPE_NARROWED", f"{path}/not", "The reader forbids what the writer allows")
 
     def _plain(self, reader: Place, writer: Place, path: str) -> bool:
-        r, w = reader[0], writer[0]
+        r, w = _keywords(reader[0]), _keywords(writer[0])
         values = _values(w)
         allowed = _values(r)
         if allowed is not None:
@@ -150,7 +154,7 @@ class _Comparison:
             fits = self._objects(reader, writer, path) and fits
         return fits
 
-    def _bounds(self, r: Mapping[str, Any], w: Mapping[str, Any], types: set[str], path: str) -> bool:
+    def _bounds(self, r: Keywords, w: Keywords, types: set[str], path: str) -> bool:
         fits = True
         numeric = bool(types & {"number", "integer"})
         for table, sign, kind in ((_LOWER, 1, "INCREASED"), (_UPPER, -1, "DECREASED")):
@@ -171,7 +175,7 @@ class _Comparison:
             fits = self._find(
                 "PATTERN_CHANGED", f"{path}/pattern", "The reader's pattern is not the writer's"
             )
-        step, theirs_step = r.get("multipleOf"), w.get("multipleOf")
+        step, theirs_step = _number(r, "multipleOf"), _number(w, "multipleOf")
         if numeric and step and not (theirs_step and _divides(step, theirs_step)):
             fits = self._find(
                 "MULTIPLE_OF_CHANGED", f"{path}/multipleOf", f"The reader accepts multiples of {step} only"
@@ -181,7 +185,7 @@ class _Comparison:
     # -- arrays
 
     def _arrays(self, reader: Place, writer: Place, path: str) -> bool:
-        r, w = reader[0], writer[0]
+        r, w = _keywords(reader[0]), _keywords(writer[0])
         fits = True
         if r.get("uniqueItems") and not w.get("uniqueItems"):
             fits = self._find(
@@ -203,9 +207,9 @@ class _Comparison:
     # -- objects
 
     def _objects(self, reader: Place, writer: Place, path: str) -> bool:
-        r, w = reader[0], writer[0]
+        r, w = _keywords(reader[0]), _keywords(writer[0])
         fits = self._required(r, w, path)
-        ours, theirs = r.get("properties") or {}, w.get("properties") or {}
+        ours, theirs = _object_of(r, "properties"), _object_of(w, "properties")
         for name, other in theirs.items():
             where = f"{path}/properties/{name}"
             if name in ours:
@@ -225,7 +229,7 @@ class _Comparison:
         return self._rest(reader, writer, path) and fits
 
     def _added(self, name: str, mine: Place, writer: Place, path: str) -> bool:
-        for other in _others(writer[0], name):
+        for other in _others(_keywords(writer[0]), name):
             if not self._quietly(mine, (other, writer[1]), path):
                 open_ = other is True or other == {}
                 kind = (
@@ -237,9 +241,9 @@ class _Comparison:
                 return self._find(kind, f"{path}/properties/{name}", text)
         return True
 
-    def _required(self, r: Mapping[str, Any], w: Mapping[str, Any], path: str) -> bool:
+    def _required(self, r: Keywords, w: Keywords, path: str) -> bool:
         wanted, given = _names(r.get("required")), set(_names(w.get("required")))
-        properties = r.get("properties") or {}
+        properties = _object_of(r, "properties")
         fits = True
         for name in wanted:
             one = properties.get(name)
@@ -247,40 +251,38 @@ class _Comparison:
                 text = f"The reader requires the property '{name}', which the writer does not"
                 fits = self._find("REQUIRED_ATTRIBUTE_ADDED", f"{path}/required", text)
         for word in ("dependentRequired", "dependencies"):
-            for name, needs in (r.get(word) or {}).items():
-                held = (w.get(word) or {}).get(name)
-                if (
-                    isinstance(needs, list)
-                    and not set(needs) <= set(held if isinstance(held, list) else ()) | given
-                ):
+            for name, needs in _object_of(r, word).items():
+                held = _object_of(w, word).get(name)
+                if isinstance(needs, list) and not set(needs) <= {*_names(held), *given}:
                     text = f"The reader requires more properties beside '{name}'"
                     fits = self._find("DEPENDENCY_ARRAY_EXTENDED", f"{path}/{word}/{name}", text)
         return fits
 
     def _rest(self, reader: Place, writer: Place, path: str) -> bool:
-        r, w = reader[0], writer[0]
+        r, w = _keywords(reader[0]), _keywords(writer[0])
         mine, other = r.get("additionalProperties", True), w.get("additionalProperties", True)
         fits = True
         if not self._quietly((mine, reader[1]), (other, writer[1]), path):
             kind = "ADDITIONAL_PROPERTIES_REMOVED" if mine is False else "ADDITIONAL_PROPERTIES_NARROWED"
             text = "The writer allows additional properties that the reader does not accept"
             fits = self._find(kind, f"{path}/additionalProperties", text)
-        for pattern, schema in (w.get("patternProperties") or {}).items():
-            held = (r.get("patternProperties") or {}).get(pattern, mine)
+        for pattern, schema in _object_of(w, "patternProperties").items():
+            held = _object_of(r, "patternProperties").get(pattern, mine)
             fits = (
                 self.pair((held, reader[1]), (schema, writer[1]), f"{path}/patternProperties/{pattern}")
                 and fits
             )
-        for pattern, schema in (r.get("patternProperties") or {}).items():
-            held = (w.get("patternProperties") or {}).get(pattern, other)
+        for pattern, schema in _object_of(r, "patternProperties").items():
+            held = _object_of(w, "patternProperties").get(pattern, other)
             fits = (
                 self.pair((schema, reader[1]), (held, writer[1]), f"{path}/patternProperties/{pattern}")
                 and fits
             )
         if "propertyNames" in r:
             held = w.get("propertyNames", True)
-            names = ({"type": "string", **held} if isinstance(held, dict) else held, writer[1])
-            fits = self.pair((r["propertyNames"], reader[1]), names, f"{path}/propertyNames") and fits
+            names: Json = {"type": "string", **held} if isinstance(held, dict) else held
+            where = f"{path}/propertyNames"
+            fits = self.pair((r["propertyNames"], reader[1]), (names, writer[1]), where) and fits
         return fits
 
 
@@ -292,66 +294,90 @@ def _resolved(place: Place) -> Place:
         beside = {
             key: value for key, value in one.items() if key not in ("$ref", "description", "title", "default")
         }
-        target, held = document.resolve(one["$ref"])
+        target, held = document.resolve(str(one["$ref"]))
         if beside and not {"definitions", "$defs", "$schema", "$id", "$comment"} >= set(beside):
             # Keywords beside a $ref apply too, in the newer drafts.
-            return {"allOf": [target], **beside} if held is document else target, held
+            return ({"allOf": [target], **beside} if held is document else target), held
         one, document = target, held
     raise InvalidSchema(f"a chain of $ref is longer than {_MAX_REFS}")
 
 
-def _merge(first: dict[str, Any], second: Any, document: JsonSchema) -> Any:
+def _merge(first: Keywords, second: Json, document: JsonSchema) -> Json:
     """One schema for two that both apply: the stricter of each keyword, as far as one keyword can say it."""
     second = _resolved((second, document))[0]
-    if second is True:
-        return first
     if second is False:
         return False
-    out = dict(first)
-    for word, value in second.items():
+    out: JsonObject = dict(first)
+    for word, value in _keywords(second).items():
         held = out.get(word)
-        if held is None or held == value:
-            out[word] = value
-        elif word in ("properties", "patternProperties", "$defs", "definitions"):
-            joined = dict(held)
-            for name, each in value.items():
-                joined[name] = (
-                    {"allOf": [joined[name], each]} if name in joined and joined[name] != each else each
-                )
-            out[word] = joined
-        elif word == "required":
-            out[word] = [*held, *(one for one in value if one not in held)]
-        elif word == "type":
-            both = _types({"type": held}) & _types({"type": value})
-            out[word] = sorted(both)
-        elif word.startswith("min"):
-            out[word] = max(held, value)
-        elif word.startswith("max"):
-            out[word] = min(held, value)
-        elif word in ("allOf", "anyOf", "oneOf"):
-            out[word] = [*held, *value] if word == "allOf" else held
+        out[word] = value if held is None or held == value else _stricter(word, held, value)
     return out
 
 
-def _types(one: Mapping[str, Any]) -> set[str]:
+def _stricter(word: str, held: Json, value: Json) -> Json:
+    """The value of a keyword that says what two values of it say together."""
+    if isinstance(held, Mapping) and isinstance(value, Mapping):
+        if word not in ("properties", "patternProperties", "$defs", "definitions"):
+            return held
+        joined: JsonObject = dict(held)
+        for name, each in value.items():
+            joined[name] = {"allOf": [joined[name], each]} if joined.get(name, each) != each else each
+        return joined
+    if word == "type":
+        return sorted(_types({"type": held}) & _types({"type": value}))
+    if isinstance(held, list) and isinstance(value, list):
+        if word == "required":
+            return [*held, *(one for one in value if one not in held)]
+        return [*held, *value] if word == "allOf" else held
+    if isinstance(held, int | float) and isinstance(value, int | float):
+        if word.startswith("min"):
+            return max(held, value)
+        if word.startswith("max"):
+            return min(held, value)
+    return held
+
+
+def _keywords(one: Json) -> Keywords:
+    """The keywords of a subschema; none where it is a boolean."""
+    return one if isinstance(one, dict) else {}
+
+
+def _object_of(one: Keywords, word: str) -> Keywords:
+    """The value of a keyword that is an object, or an empty one."""
+    return _keywords(one.get(word))
+
+
+def _list_of(one: Keywords, word: str) -> Sequence[Json]:
+    """The value of a keyword that is a list, or an empty one."""
+    found = one.get(word)
+    return found if isinstance(found, list) else []
+
+
+def _number(one: Keywords, word: str) -> float | None:
+    """The value of a keyword that is a number."""
+    found = one.get(word)
+    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def _types(one: Keywords) -> set[str]:
     given = one.get("type")
     if given is None:
         return set(TYPES) - {"integer"}
-    return {given} if isinstance(given, str) else set(given)
+    return {given} if isinstance(given, str) else set(_names(given))
 
 
-def _values(one: Mapping[str, Any]) -> list[Any] | None:
+def _values(one: Keywords) -> list[Json] | None:
     if "const" in one:
         return [one["const"]]
     found = one.get("enum")
     return list(found) if isinstance(found, list) else None
 
 
-def _among(value: Any, allowed: Iterable[Any]) -> bool:
+def _among(value: Json, allowed: Iterable[Json]) -> bool:
     return any(type(value) is type(one) and value == one for one in allowed)
 
 
-def _type_of(value: Any) -> str:
+def _type_of(value: Json) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -360,9 +386,9 @@ def _type_of(value: Any) -> str:
     return next((name for kind, name in kinds if isinstance(value, kind)), "object")
 
 
-def _bound(one: Mapping[str, Any], word: str) -> tuple[float, int] | None:
+def _bound(one: Keywords, word: str) -> tuple[float, int] | None:
     """A bound, and whether it is exclusive; drafts 4 and 6 write that in two ways."""
-    found = one.get(word)
+    found = _number(one, word)
     if word in ("minimum", "maximum"):
         exclusive = one.get("exclusive" + word.capitalize())
         if exclusive is True and found is not None:
@@ -379,18 +405,18 @@ def _divides(step: float, other: float) -> bool:
     return abs(ratio - round(ratio)) < 1e-9
 
 
-def _items(one: Mapping[str, Any]) -> tuple[list[Any], Any]:
+def _items(one: Keywords) -> tuple[list[Json], Json]:
     """The schemas of the first items, and the schema of all others."""
     if "prefixItems" in one:
-        return list(one["prefixItems"]), one.get("items", True)
+        return list(_list_of(one, "prefixItems")), one.get("items", True)
     items = one.get("items", True)
     return (list(items), one.get("additionalItems", True)) if isinstance(items, list) else ([], items)
 
 
-def _others(one: Mapping[str, Any], name: str) -> list[Any]:
+def _others(one: Keywords, name: str) -> list[Json]:
     """What a schema says about a property that it does not list."""
     found = []
-    for pattern, schema in (one.get("patternProperties") or {}).items():
+    for pattern, schema in _object_of(one, "patternProperties").items():
         if re.fullmatch(r"[\w^$\-.]*", pattern) and _matches(pattern, name):
             found.append(schema)
     return found or [one.get("additionalProperties", True)]
@@ -403,8 +429,8 @@ def _matches(pattern: str, name: str) -> bool:
         return False
 
 
-def _names(given: Any) -> list[str]:
-    return list(given) if isinstance(given, list) else []
+def _names(given: Json) -> list[str]:
+    return [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
 
 
 def _constant(word: str) -> str:

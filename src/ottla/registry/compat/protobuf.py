@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from ottla.registry.compat.avro import Finding
 from ottla.registry.limits import MAX_MESSAGES
+from ottla.registry.protobuf.model import FieldModel, FileModel
 
 _GROUPS: Final = (
     frozenset({3, 4, 5, 8, 13, 14}),  # int64, uint64, int32, bool, uint32, enum
@@ -39,10 +40,11 @@ _NAMES: Final = {
 _MESSAGE, _GROUP = 11, 10
 _LENGTH_DELIMITED: Final = (9, 11, 12)
 
-Model = Mapping[str, Any]
+Rename = Callable[[str], str]
+"""The reader's full name for one of the writer's."""
 
 
-def compare(reader: Model, writer: Model) -> list[Finding]:
+def compare(reader: FileModel, writer: FileModel) -> list[Finding]:
     """Why the reader cannot read what the writer wrote; nothing if it can."""
     findings: list[Finding] = []
     own = set(reader["own"])
@@ -59,7 +61,7 @@ def compare(reader: Model, writer: Model) -> list[Finding]:
     return findings[:MAX_MESSAGES]
 
 
-def _package_change(reader: Model, writer: Model) -> Any:
+def _package_change(reader: FileModel, writer: FileModel) -> Rename:
     """A file that moves to another package keeps its messages."""
     old, new = writer["package"], reader["package"]
     before, after = f".{old}." if old else ".", f".{new}." if new else "."
@@ -71,7 +73,7 @@ def _package_change(reader: Model, writer: Model) -> Any:
 
 
 def _messages(
-    reader: Model, writer: Model, mine: str, name: str, renamed: Any, findings: list[Finding]
+    reader: FileModel, writer: FileModel, mine: str, name: str, renamed: Rename, findings: list[Finding]
 ) -> None:
     ours, theirs = reader["messages"][mine]["fields"], writer["messages"][name]["fields"]
     path = f"#/{mine.lstrip('.')}"
@@ -89,7 +91,7 @@ def _messages(
     _oneofs(ours, theirs, path, findings)
 
 
-def _removed(other: Mapping[str, Any], where: str, findings: list[Finding]) -> None:
+def _removed(other: FieldModel, where: str, findings: list[Finding]) -> None:
     if other["oneof"] is not None:
         text = (
             f"The reader's oneof lacks the field '{other['name']}' of the writer's oneof '{other['oneof']}'"
@@ -101,12 +103,12 @@ def _removed(other: Mapping[str, Any], where: str, findings: list[Finding]) -> N
 
 
 def _fields(
-    reader: Model,
-    writer: Model,
-    one: Mapping[str, Any],
-    other: Mapping[str, Any],
+    reader: FileModel,
+    writer: FileModel,
+    one: FieldModel,
+    other: FieldModel,
     where: str,
-    renamed: Any,
+    renamed: Rename,
     findings: list[Finding],
 ) -> None:
     mine, theirs = one["type"], other["type"]
@@ -118,8 +120,8 @@ def _fields(
         findings.append(Finding(kind, where, text))
         return
     if mine == theirs == _MESSAGE:
-        own_map = reader["messages"].get(one["type_name"], {}).get("map")
-        their_map = writer["messages"].get(other["type_name"], {}).get("map")
+        own_map = _is_map(reader, one)
+        their_map = _is_map(writer, other)
         if own_map and their_map:
             _messages(reader, writer, one["type_name"], other["type_name"], renamed, findings)
         elif own_map or their_map:
@@ -141,7 +143,14 @@ def _fields(
         findings.append(Finding("REQUIRED_FIELD_ADDED", where, text))
 
 
-def _oneofs(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str, findings: list[Finding]) -> None:
+def _is_map(file: FileModel, field: FieldModel) -> bool:
+    found = file["messages"].get(field["type_name"])
+    return found is not None and found["map"]
+
+
+def _oneofs(
+    ours: Mapping[str, FieldModel], theirs: Mapping[str, FieldModel], path: str, findings: list[Finding]
+) -> None:
     """Fields that the writer may set together must not meet in one oneof of the reader."""
     groups: dict[str, list[str]] = {}
     for number, one in ours.items():

@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ottla.registry.errors import InvalidSchema
 from ottla.registry.limits import MAX_SCHEMA_BYTES
+from ottla.registry.protobuf.model import Answer, FileModel
 
 _TIMEOUT_S: Final = 5.0
 _START_TIMEOUT_S: Final = 30.0
@@ -29,7 +30,7 @@ class ProtoSchema:
     text: str
     canonical: str
     serialized: str
-    model: Mapping[str, Any]
+    model: FileModel
     files: Mapping[str, str]
     """The texts of all files that it imports, by their names."""
 
@@ -49,13 +50,12 @@ class Compiler:
         _check_nesting(text)
         with self._lock:
             answer = self._ask(json.dumps({"text": text, "files": dict(files)}).encode() + b"\n")
-        if "error" in answer:
-            raise InvalidSchema(answer["error"])
-        return ProtoSchema(
-            answer["text"], answer["canonical"], answer["serialized"], answer["model"], dict(files)
-        )
+        done = answer["done"]
+        if done is None:
+            raise InvalidSchema(answer["error"] or "protoc refuses it without a reason")
+        return ProtoSchema(done["text"], done["canonical"], done["serialized"], done["model"], dict(files))
 
-    def _ask(self, request: bytes) -> dict[str, Any]:
+    def _ask(self, request: bytes) -> Answer:
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
         limit_s = _START_TIMEOUT_S if self._fresh else _TIMEOUT_S
@@ -69,7 +69,7 @@ class Compiler:
                 f"protoc does not compile it within {limit_s:g} s, or needs too much memory"
             ) from None
         self._fresh = False
-        found: dict[str, Any] = json.loads(line)
+        found: Answer = json.loads(line)
         return found
 
     @staticmethod

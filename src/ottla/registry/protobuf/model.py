@@ -6,14 +6,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypedDict
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 
 _LABELS: Final = {1: "optional", 2: "required", 3: "repeated"}
 
 
-def model_of(own: Any, files: Iterable[Any]) -> dict[str, Any]:
+class FieldModel(TypedDict):
+    """A field; its type is the number of `FieldDescriptorProto.Type`."""
+
+    name: str
+    type: int
+    type_name: str
+    label: str
+    oneof: str | None
+
+
+class MessageModel(TypedDict):
+    """A message: its fields by number, and whether it is the entry of a map."""
+
+    fields: dict[str, FieldModel]
+    map: bool
+
+
+class FileModel(TypedDict):
+    """A file: all messages and enums by full name, and the names of its own messages."""
+
+    package: str
+    messages: dict[str, MessageModel]
+    enums: dict[str, list[int]]
+    own: list[str]
+
+
+class Compiled(TypedDict):
+    """What the worker makes of a schema."""
+
+    text: str
+    canonical: str
+    serialized: str
+    model: FileModel
+
+
+class Answer(TypedDict):
+    """An answer of the worker: what it made, or why the schema is none."""
+
+    done: Compiled | None
+    error: str | None
+
+
+def model_of(own: FileDescriptorProto, files: Iterable[FileDescriptorProto]) -> FileModel:
     """The messages of a file, those it imports included, by full name, and the names of its own."""
-    messages: dict[str, Any] = {}
+    messages: dict[str, MessageModel] = {}
     enums: dict[str, list[int]] = {}
     for file in files:
         scope = f".{file.package}" if file.package else ""
@@ -28,16 +73,18 @@ def model_of(own: Any, files: Iterable[Any]) -> dict[str, Any]:
     return {"package": own.package, "messages": messages, "enums": enums, "own": mine}
 
 
-def _names(one: Any, scope: str, out: list[str]) -> None:
+def _names(one: DescriptorProto, scope: str, out: list[str]) -> None:
     if not one.options.map_entry:
         out.append(f"{scope}.{one.name}")
         for each in one.nested_type:
             _names(each, f"{scope}.{one.name}", out)
 
 
-def _take(one: Any, scope: str, messages: dict[str, Any], enums: dict[str, list[int]]) -> None:
+def _take(
+    one: DescriptorProto, scope: str, messages: dict[str, MessageModel], enums: dict[str, list[int]]
+) -> None:
     name = f"{scope}.{one.name}"
-    fields: dict[str, Any] = {}
+    fields: dict[str, FieldModel] = {}
     for each in one.field:
         in_oneof = each.HasField("oneof_index") and not each.proto3_optional
         fields[str(each.number)] = {

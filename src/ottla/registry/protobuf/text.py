@@ -6,7 +6,7 @@ Runs in the worker only, which has the protobuf package loaded.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from google.protobuf import descriptor_pb2, text_format
 
@@ -20,8 +20,22 @@ _MAX_RANGE: Final = 1 << 29
 _ENUM_MAX: Final = 2147483647
 _EDITIONS: Final = {1000: "2023", 1001: "2024"}
 
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import FieldDescriptor
+    from google.protobuf.message import Message
 
-def to_text(file: Any) -> str:
+Entries = dict[str, descriptor_pb2.DescriptorProto]
+"""The entry types of a message's maps, by full name."""
+
+
+class Range(Protocol):
+    """Reserved numbers of a message or of an enum."""
+
+    start: int
+    end: int
+
+
+def to_text(file: descriptor_pb2.FileDescriptorProto) -> str:
     """The file as text: syntax, package, imports, options, then definitions in their order."""
     out: list[str] = []
     if file.syntax == "editions":
@@ -53,11 +67,11 @@ def to_text(file: Any) -> str:
 
 
 class _Writer:
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: descriptor_pb2.FileDescriptorProto) -> None:
         self._proto3 = file.syntax == "proto3"
         self._editions = file.syntax == "editions"
 
-    def message(self, one: Any, pad: str, scope: str) -> list[str]:
+    def message(self, one: descriptor_pb2.DescriptorProto, pad: str, scope: str) -> list[str]:
         own = f"{scope}.{one.name}"
         out = [f"{pad}message {one.name} {{"]
         inner = pad + "  "
@@ -84,7 +98,7 @@ class _Writer:
         out += self.extensions(one.extension, inner)
         return [*out, f"{pad}}}"]
 
-    def _oneof(self, one: Any, at: int, pad: str, maps: dict[str, Any]) -> list[str]:
+    def _oneof(self, one: descriptor_pb2.DescriptorProto, at: int, pad: str, maps: Entries) -> list[str]:
         out = [f"{pad}oneof {one.oneof_decl[at].name} {{"]
         out += [f"{pad}  option {name} = {value};" for name, value in _options(one.oneof_decl[at].options)]
         for each in one.field:
@@ -93,7 +107,13 @@ class _Writer:
         return [*out, f"{pad}}}"]
 
     def _field(
-        self, one: Any, pad: str, maps: dict[str, Any], owner: Any = None, *, bare: bool = False
+        self,
+        one: descriptor_pb2.FieldDescriptorProto,
+        pad: str,
+        maps: Entries,
+        owner: descriptor_pb2.DescriptorProto | None = None,
+        *,
+        bare: bool = False,
     ) -> list[str]:
         entry = maps.get(one.type_name)
         if entry is not None:
@@ -113,7 +133,7 @@ class _Writer:
             return [f"{pad}{label}group {body.name} = {one.number} {{", *lines[1:]]
         return [f"{pad}{label}{kind} {one.name} = {one.number}{shown};"]
 
-    def _label(self, one: Any) -> str:
+    def _label(self, one: descriptor_pb2.FieldDescriptorProto) -> str:
         if one.label == _FIELD.LABEL_REPEATED:
             return "repeated "
         if self._proto3:
@@ -122,7 +142,7 @@ class _Writer:
             return ""
         return "required " if one.label == _FIELD.LABEL_REQUIRED else "optional "
 
-    def enum(self, one: Any, pad: str) -> list[str]:
+    def enum(self, one: descriptor_pb2.EnumDescriptorProto, pad: str) -> list[str]:
         out = [f"{pad}enum {one.name} {{"]
         out += [f"{pad}  option {name} = {value};" for name, value in _options(one.options)]
         out += _reserved(one.reserved_range, one.reserved_name, pad + "  ", _ENUM_MAX, 0, self._editions)
@@ -132,8 +152,8 @@ class _Writer:
             out.append(f"{pad}  {each.name} = {each.number}{shown};")
         return [*out, f"{pad}}}"]
 
-    def extensions(self, fields: Iterable[Any], pad: str) -> list[str]:
-        by_type: dict[str, list[Any]] = {}
+    def extensions(self, fields: Iterable[descriptor_pb2.FieldDescriptorProto], pad: str) -> list[str]:
+        by_type: dict[str, list[descriptor_pb2.FieldDescriptorProto]] = {}
         for one in fields:
             by_type.setdefault(one.extendee, []).append(one)
         out: list[str] = []
@@ -144,7 +164,7 @@ class _Writer:
             out.append(f"{pad}}}")
         return out
 
-    def service(self, one: Any) -> list[str]:
+    def service(self, one: descriptor_pb2.ServiceDescriptorProto) -> list[str]:
         out = [f"service {one.name} {{"]
         out += [f"  option {name} = {value};" for name, value in _options(one.options)]
         for each in one.method:
@@ -158,11 +178,11 @@ class _Writer:
         return [*out, "}"]
 
 
-def _type(one: Any) -> str:
+def _type(one: descriptor_pb2.FieldDescriptorProto) -> str:
     return _SCALARS.get(one.type) or str(one.type_name)
 
 
-def _default(one: Any) -> str:
+def _default(one: descriptor_pb2.FieldDescriptorProto) -> str:
     if one.type == _FIELD.TYPE_STRING:
         return _quoted(one.default_value)
     if one.type == _FIELD.TYPE_BYTES:
@@ -180,7 +200,7 @@ def _json_name(name: str) -> str:
 
 
 def _reserved(
-    ranges: Iterable[Any], names: Iterable[str], pad: str, most: int, beyond: int, bare: bool
+    ranges: Iterable[Range], names: Iterable[str], pad: str, most: int, beyond: int, bare: bool
 ) -> list[str]:
     """Ranges of messages exclude their end, those of enums include it."""
     out = []
@@ -193,7 +213,7 @@ def _reserved(
     return out
 
 
-def _options(options: Any, left_out: set[str] | None = None) -> list[tuple[str, str]]:
+def _options(options: Message, left_out: set[str] | None = None) -> list[tuple[str, str]]:
     """The options that are set, by name and value as text."""
     found: list[tuple[str, str]] = []
     for field, value in options.ListFields():
@@ -206,7 +226,7 @@ def _options(options: Any, left_out: set[str] | None = None) -> list[tuple[str, 
     return found
 
 
-def _option_value(field: Any, value: Any) -> str:
+def _option_value(field: FieldDescriptor, value: object) -> str:
     if field.message_type is not None:
         return f"{{ {text_format.MessageToString(value, as_one_line=True)} }}"
     if field.enum_type is not None:

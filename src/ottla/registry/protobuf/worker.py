@@ -14,7 +14,12 @@ import resource
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    from ottla.registry.protobuf.model import Compiled
 
 MEMORY_BYTES: Final = 1 << 30
 MAIN: Final = "main.proto"
@@ -33,17 +38,19 @@ def main() -> None:
     os.dup2(2, 1)
     for line in sys.stdin:
         request = json.loads(line)
+        done: Compiled | None = None
+        problem: str | None = None
         try:
-            answer = compile_schema(request["text"], request["files"])
+            done = compile_schema(request["text"], request["files"])
         except Refused as error:
-            answer = {"error": str(error)}
+            problem = str(error)
         except (MemoryError, RecursionError):
-            answer = {"error": "it takes too much memory to compile"}
-        answers.write(json.dumps(answer) + "\n")
+            problem = "it takes too much memory to compile"
+        answers.write(json.dumps({"done": done, "error": problem}) + "\n")
         answers.flush()
 
 
-def compile_schema(text: str, files: dict[str, str]) -> dict[str, Any]:
+def compile_schema(text: str, files: dict[str, str]) -> Compiled:
     """The schema's text in one spelling, its descriptor in base64, and the model that is compared."""
     from ottla.registry.protobuf.model import model_of
     from ottla.registry.protobuf.text import to_text
@@ -91,7 +98,7 @@ def _as_text(text: str) -> str:
     return to_text(file)
 
 
-def _protoc(main: str, files: dict[str, str]) -> Any:
+def _protoc(main: str, files: dict[str, str]) -> FileDescriptorSet:
     import grpc_tools
     from google.protobuf import descriptor_pb2
     from grpc_tools import protoc

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
+from ottla.json_types import Json
 from ottla.registry.errors import RegistryError, forwarding_failed
 from ottla.registry.limits import MAX_BODY_BYTES
 from ottla.registry.rest.auth import Users
@@ -14,6 +15,7 @@ from ottla.registry.rest.forward import FORWARDED, forward
 from ottla.registry.rest.http import (
     MEDIA_TYPES,
     Answer,
+    Handler,
     Request,
     answer_type,
     check_content_type,
@@ -27,8 +29,9 @@ from ottla.registry.roles import Roles
 _logger = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+"""A scope or a message of ASGI."""
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
 
 _MAX_CACHED: Final = 10_000
 _BODY_TIMEOUT_S: Final = 30.0
@@ -103,7 +106,7 @@ class App:
             self._cache[place] = (body, (answer.media_type or "").encode())
         return answer.status, body, answer.media_type or kind
 
-    async def _write(self, request: Request, handler: Any, words: tuple[str, ...]) -> Any:
+    async def _write(self, request: Request, handler: Handler, words: tuple[str, ...]) -> Json | Answer:
         await self._roles.until_ready()
         if handler == self.api.register:
             found = self.api.registered_before(request, words)

@@ -11,7 +11,7 @@ import secrets
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ottla.registry import names
 from ottla.registry.errors import RegistryError
@@ -126,8 +126,13 @@ def load(path: Path) -> Users:
     return Users(hashes, granted)
 
 
-def _role(name: str, given: Any, path: Path) -> Role:
+def _role(name: str, given: object, path: Path) -> Role:
+    if not isinstance(given, dict):
+        raise UsersFileError(f"{path}: the role {name} is not a table")
     verbs, subjects = given.get("verbs", []), given.get("subjects", ["*"])
+    for one in (verbs, subjects):
+        if not isinstance(one, list) or not all(isinstance(each, str) for each in one):
+            raise UsersFileError(f"{path}: the verbs and subjects of the role {name} are lists of texts")
     wrong = [one for one in verbs if one not in VERBS]
     if wrong:
         raise UsersFileError(f"{path}: the role {name} has the verb {wrong[0]}; verbs are {', '.join(VERBS)}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from ottla.json_types import Json, JsonObject
 from ottla.registry.errors import RegistryError
 
 MEDIA_TYPES: Final = (
@@ -48,7 +49,7 @@ class Request:
         except ValueError:
             raise RegistryError(400, 400, f"The parameter {name} must be a number.") from None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """The body as a JSON object."""
         try:
             found = msgspec.json.decode(self.body or b"{}")
@@ -63,7 +64,7 @@ class Request:
 class Answer:
     """A status and a document; `raw` is sent as it is."""
 
-    document: Any = None
+    document: Json = None
     status: int = 200
     raw: bytes | None = None
     media_type: str | None = None
@@ -72,7 +73,7 @@ class Answer:
         return _encode(self.document) if self.raw is None else self.raw
 
 
-Handler = Callable[[Request, tuple[str, ...]], Awaitable[Any]]
+Handler: TypeAlias = "Callable[[Request, tuple[str, ...]], Awaitable[Json | Answer]]"
 
 
 class Routes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 from ottla import __version__
+from ottla.json_types import Json, JsonObject
 from ottla.registry import changes, names
 from ottla.registry.errors import (
     RegistryError,
@@ -15,8 +16,10 @@ from ottla.registry.errors import (
 )
 from ottla.registry.formats import TYPES
 from ottla.registry.registry import Proposal, Registry, parse_version_number
-from ottla.registry.rest.http import Answer, Request, Routes
+from ottla.registry.rest.http import Answer, Handler, Request, Routes
 from ottla.registry.state import Content, Reference, Version
+
+T = TypeVar("T")
 
 
 class Api:
@@ -26,7 +29,7 @@ class Api:
         self.registry = registry
         self.cluster_id = cluster_id
         self.routes = routes = Routes()
-        self.writes: set[Any] = set()
+        self.writes: set[Handler] = set()
         for method, pattern, handler in (
             ("GET", "/", self.root),
             ("GET", "/subjects", self.subjects),
@@ -88,10 +91,10 @@ class Api:
 
     # -- subjects
 
-    async def root(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def root(self, request: Request, words: tuple[str, ...]) -> Json:
         return {}
 
-    async def subjects(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def subjects(self, request: Request, words: tuple[str, ...]) -> Json:
         prefix = request.query.get("subjectPrefix", request.query.get("subject", ""))
         state = self.registry.state
         only = request.flag("deletedOnly") or request.flag("deleted_only")
@@ -107,7 +110,7 @@ class Api:
                 found.append(name)
         return _page(request, found)
 
-    async def lookup(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def lookup(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
         one = self.registry.find(
             subject,
@@ -117,7 +120,7 @@ class Api:
         )
         return self._document(one, request)
 
-    async def versions(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def versions(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
         only = request.flag("deletedOnly") or request.flag("deleted_only")
         found = self.registry.state.versions(subject, deleted=only or request.flag("deleted"))
@@ -131,19 +134,19 @@ class Api:
         number = parse_version_number(words[1])
         return self.registry.version(subject, number, deleted=request.flag("deleted"))
 
-    async def version(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def version(self, request: Request, words: tuple[str, ...]) -> Json:
         return self._document(self._version(request, words), request)
 
-    async def version_schema(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def version_schema(self, request: Request, words: tuple[str, ...]) -> Answer:
         one = self._version(request, words)
         return _text_answer(self._shown(one.subject, one.content, request))
 
-    async def referenced_by(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def referenced_by(self, request: Request, words: tuple[str, ...]) -> Json:
         one = self._version(request, words)
         found = self.registry.state.references_to(one.subject, one.version)
         return _page(request, sorted({each.id for each in found}))
 
-    async def by_metadata(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def by_metadata(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
         keys = [value for name, value in request.pairs if name == "key"]
         values = [value for name, value in request.pairs if name == "value"]
@@ -152,14 +155,16 @@ class Api:
         if not versions:
             raise subject_not_found(subject)
         for one in reversed(versions):
-            properties = (one.content.metadata or {}).get("properties") or {}
-            if all(properties.get(key) == value for key, value in wanted.items()):
+            properties = (one.content.metadata or {}).get("properties")
+            if isinstance(properties, dict) and all(
+                properties.get(key) == value for key, value in wanted.items()
+            ):
                 return self._document(one, request)
         raise schema_not_found()
 
     # -- schemas
 
-    async def schemas(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def schemas(self, request: Request, words: tuple[str, ...]) -> Json:
         prefix = request.query.get("subjectPrefix", "")
         latest = request.flag("latestOnly")
         found = []
@@ -172,7 +177,7 @@ class Api:
             found += versions[-1:] if latest else versions
         return [self._document(one, request) for one in _page(request, found)]
 
-    async def types(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def types(self, request: Request, words: tuple[str, ...]) -> Json:
         return list(TYPES)
 
     def _by_id(self, request: Request, text: str) -> tuple[str, int, Content]:
@@ -192,7 +197,7 @@ class Api:
             raise schema_not_found(number)
         return context, number, content
 
-    async def by_id(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def by_id(self, request: Request, words: tuple[str, ...]) -> Json:
         context, number, content = self._by_id(request, words[0])
         out = _content_document(content, self._shown(names.qualify(context, "-"), content, request))
         out["guid"] = content.guid()
@@ -209,7 +214,7 @@ class Api:
                 out["subject"], out["version"] = mine[-1]
         return out
 
-    async def text_by_id(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def text_by_id(self, request: Request, words: tuple[str, ...]) -> Answer:
         context, _, content = self._by_id(request, words[0])
         return _text_answer(self._shown(names.qualify(context, "-"), content, request))
 
@@ -225,11 +230,13 @@ class Api:
                 found.append((subject, version))
         return found
 
-    async def subjects_by_id(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def subjects_by_id(self, request: Request, words: tuple[str, ...]) -> Json:
         return _page(request, sorted({subject for subject, _ in self._users(request, words[0])}))
 
-    async def versions_by_id(self, request: Request, words: tuple[str, ...]) -> Any:
-        found = [{"subject": name, "version": number} for name, number in self._users(request, words[0])]
+    async def versions_by_id(self, request: Request, words: tuple[str, ...]) -> Json:
+        found: list[Json] = [
+            {"subject": name, "version": number} for name, number in self._users(request, words[0])
+        ]
         return _page(request, found)
 
     def _guid(self, given: str) -> list[tuple[str, int]]:
@@ -242,14 +249,14 @@ class Api:
             raise schema_not_found(given[:60])
         return found
 
-    async def by_guid(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def by_guid(self, request: Request, words: tuple[str, ...]) -> Json:
         context, number = self._guid(words[0])[0]
         content = self.registry.state.contexts[context].by_id[number]
         out = _content_document(content, self._shown(names.qualify(context, "-"), content, request))
         out["guid"] = words[0].lower()
         return out
 
-    async def ids_by_guid(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def ids_by_guid(self, request: Request, words: tuple[str, ...]) -> Json:
         return [{"context": name, "id": number} for name, number in self._guid(words[0])]
 
     def _shown(self, subject: str, content: Content, request: Request) -> str:
@@ -262,8 +269,8 @@ class Api:
         shown = Proposal(content.text, content.type, content.references)
         return self.registry.formatted(subject, shown, wanted)
 
-    def _document(self, one: Version, request: Request) -> dict[str, Any]:
-        out: dict[str, Any] = {
+    def _document(self, one: Version, request: Request) -> JsonObject:
+        out: JsonObject = {
             "subject": one.subject,
             "version": one.version,
             "id": one.id,
@@ -276,7 +283,7 @@ class Api:
 
     # -- compatibility
 
-    async def compatibility(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def compatibility(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
         number = parse_version_number(words[1]) if len(words) > 1 else None
         normalize = request.flag("normalize")
@@ -288,21 +295,21 @@ class Api:
             if error.code == 40401 and number is not None:
                 raise version_not_found(words[1]) from None
             raise
-        out: dict[str, Any] = {"is_compatible": not found}
+        out: JsonObject = {"is_compatible": not found}
         if request.flag("verbose"):
             out["messages"] = found
         return out
 
     # -- writes
 
-    async def register(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def register(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
         one = await self.registry.register(
             subject, proposal(request.document()), normalize=request.flag("normalize")
         )
         return self._registered(one, request)
 
-    def _registered(self, one: Version, request: Request) -> dict[str, Any]:
+    def _registered(self, one: Version, request: Request) -> JsonObject:
         return {
             "id": one.id,
             "version": one.version,
@@ -310,7 +317,7 @@ class Api:
             **_content_document(one.content, self._shown(one.subject, one.content, request)),
         }
 
-    def registered_before(self, request: Request, words: tuple[str, ...]) -> dict[str, Any] | None:
+    def registered_before(self, request: Request, words: tuple[str, ...]) -> JsonObject | None:
         """The answer to a registration of what is there already: any instance may give it."""
         subject = self._subject(request, words[0])
         wanted = proposal(request.document())
@@ -321,11 +328,11 @@ class Api:
         one = self.registry.existing(subject, wanted, parsed, normalize=normalize)
         return None if one is None else self._registered(one, request)
 
-    async def delete_subject(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def delete_subject(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
         return await changes.delete_subject(self.registry, subject, permanent=request.flag("permanent"))
 
-    async def delete_version(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def delete_version(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
         number = parse_version_number(words[1])
         return await changes.delete_version(
@@ -334,25 +341,25 @@ class Api:
 
     # -- settings
 
-    async def config(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def config(self, request: Request, words: tuple[str, ...]) -> Json:
         scope = self._scope(request, words)
         return changes.config_document(
             self.registry, scope, default_to_global=request.flag("defaultToGlobal") or not words
         )
 
-    async def set_config(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def set_config(self, request: Request, words: tuple[str, ...]) -> Json:
         return await changes.set_config(self.registry, self._scope(request, words), request.document())
 
-    async def delete_config(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def delete_config(self, request: Request, words: tuple[str, ...]) -> Json:
         return await changes.delete_config(self.registry, self._scope(request, words))
 
-    async def mode(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def mode(self, request: Request, words: tuple[str, ...]) -> Json:
         scope = self._scope(request, words)
         return changes.mode_document(
             self.registry, scope, default_to_global=request.flag("defaultToGlobal") or not words
         )
 
-    async def set_mode(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def set_mode(self, request: Request, words: tuple[str, ...]) -> Json:
         mode = request.document().get("mode")
         if not isinstance(mode, str):
             raise RegistryError(422, 42204, "Invalid mode. The body needs a 'mode'.")
@@ -360,23 +367,23 @@ class Api:
             self.registry, self._scope(request, words), mode, force=request.flag("force")
         )
 
-    async def delete_mode(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def delete_mode(self, request: Request, words: tuple[str, ...]) -> Json:
         return await changes.delete_mode(self.registry, self._scope(request, words))
 
     # -- the rest
 
-    async def contexts(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def contexts(self, request: Request, words: tuple[str, ...]) -> Json:
         return _page(request, sorted(self.registry.state.contexts))
 
-    async def metadata_id(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def metadata_id(self, request: Request, words: tuple[str, ...]) -> Json:
         return {"scope": {"path": [], "clusters": {"kafka-cluster": self.cluster_id}}, "id": self.cluster_id}
 
-    async def metadata_version(self, request: Request, words: tuple[str, ...]) -> Any:
+    async def metadata_version(self, request: Request, words: tuple[str, ...]) -> Json:
         return {"version": f"ottla-{__version__}", "commitId": ""}
 
 
-def _content_document(content: Content, text: str) -> dict[str, Any]:
-    out: dict[str, Any] = {}
+def _content_document(content: Content, text: str) -> JsonObject:
+    out: JsonObject = {}
     if content.type != "AVRO":
         out["schemaType"] = content.type
     if content.references:
@@ -393,39 +400,49 @@ def _text_answer(text: str) -> Answer:
     return Answer(raw=text.encode())
 
 
-def _page(request: Request, found: list[Any]) -> list[Any]:
+def _page(request: Request, found: list[T]) -> list[T]:
     offset, limit = max(0, request.number("offset", 0)), request.number("limit", -1)
     return found[offset:] if limit < 0 else found[offset : offset + limit]
 
 
-def proposal(body: dict[str, Any]) -> Proposal:
+def proposal(body: JsonObject) -> Proposal:
     """The schema in a request's body."""
     text = body.get("schema")
     if not isinstance(text, str) or not text.strip():
         raise invalid_schema("the body has no schema: send it as a string under the key 'schema'")
-    references = []
     given = body.get("references") or []
     if not isinstance(given, list):
         raise invalid_schema("references must be a list")
-    for one in given:
-        if not isinstance(one, dict) or not isinstance(one.get("version"), int):
-            raise invalid_schema("a reference has a name, a subject and a version")
-        if not isinstance(one.get("name"), str) or not isinstance(one.get("subject"), str):
-            raise invalid_schema("a reference has a name, a subject and a version")
-        references.append(Reference(one["name"], one["subject"], one["version"]))
-    for key in ("metadata", "ruleSet"):
-        if body.get(key) is not None and not isinstance(body[key], dict):
-            raise invalid_schema(f"{key} must be an object")
-    for key in ("id", "version"):
-        if body.get(key) is not None and (type(body[key]) is not int or abs(body[key]) >= 2**31):
-            raise invalid_schema(f"{key} must be a number")
-    schema_id = body.get("id")
     return Proposal(
         text,
         str(body.get("schemaType") or "AVRO").upper(),
-        tuple(references),
-        body.get("metadata"),
-        body.get("ruleSet"),
-        -1 if schema_id is None else schema_id,
-        body.get("version") or 0,
+        tuple(_reference(one) for one in given),
+        _object(body, "metadata"),
+        _object(body, "ruleSet"),
+        _number(body, "id", -1),
+        _number(body, "version", 0),
     )
+
+
+def _reference(given: Json) -> Reference:
+    if isinstance(given, dict):
+        name, subject, version = given.get("name"), given.get("subject"), given.get("version")
+        if isinstance(name, str) and isinstance(subject, str) and isinstance(version, int):
+            return Reference(name, subject, version)
+    raise invalid_schema("a reference has a name, a subject and a version")
+
+
+def _object(body: JsonObject, key: str) -> JsonObject | None:
+    found = body.get(key)
+    if found is not None and not isinstance(found, dict):
+        raise invalid_schema(f"{key} must be an object")
+    return found
+
+
+def _number(body: JsonObject, key: str, default: int) -> int:
+    found = body.get(key)
+    if found is None:
+        return default
+    if not isinstance(found, int) or isinstance(found, bool) or abs(found) >= 2**31:
+        raise invalid_schema(f"{key} must be a number")
+    return found
