@@ -16,7 +16,7 @@ from ottla.log.producer_snapshot import (
     encode_snapshot,
 )
 from ottla.log.types import AbortedTxn, AppendOrigin
-from unit.log.log_rig import NOW, Rig, idempotent, marker, records_of
+from unit.log.log_rig import NOW, Rig, idempotent, marker, records_of, stamped
 
 
 def refused(rig: Rig, raw: bytes, **options: object) -> ErrorCode:
@@ -35,6 +35,17 @@ def test_a_repeated_batch_is_answered_with_its_first_offsets() -> None:
     assert rig.log.log_end_offset == 12
     # The sixth last is forgotten: it is out of order.
     assert refused(rig, idempotent(0, "a", "b")) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize("values", [("a",), ("a", "b", "c")])
+def test_a_batch_is_a_duplicate_only_if_its_first_and_last_sequence_are_known(values: tuple[str, ...]) -> None:
+    """A batch that begins as a known one and has another length is no copy of it: it must not be acknowledged."""
+    rig = Rig()
+    rig.append_raw(idempotent(0, "a", "b"))
+    assert refused(rig, idempotent(0, *values)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert rig.log.log_end_offset == 2
+    # Nor one that ends where a known one ends.
+    assert refused(rig, idempotent(1, "b")) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_sequences_follow_one_another() -> None:
@@ -102,6 +113,17 @@ def test_a_finished_transaction_stays_unstable_until_it_is_replicated() -> None:
     rig.replicate(idempotent(0, "t", is_transactional=True))
     rig.log.append_as_leader(marker(7, commit=True), 0, now_ms=NOW, origin=AppendOrigin.COORDINATOR)
     assert (rig.log.log_end_offset, rig.log.high_watermark, rig.log.last_stable_offset) == (2, 1, 0)
+    rig.log.high_watermark = 2
+    assert rig.log.last_stable_offset == 2
+
+
+def test_the_last_stable_offset_does_not_pass_a_marker_that_is_not_replicated() -> None:
+    """The high watermark stands at the marker: the records are replicated, the marker itself is not."""
+    rig = Rig()
+    rig.log.append_as_follower(stamped(idempotent(0, "t", is_transactional=True), 0, 0))
+    rig.log.append_as_leader(marker(7, commit=False), 0, now_ms=NOW, origin=AppendOrigin.COORDINATOR)
+    rig.log.high_watermark = 1
+    assert rig.log.last_stable_offset == 0
     rig.log.high_watermark = 2
     assert rig.log.last_stable_offset == 2
 

@@ -16,15 +16,13 @@ import pyarrow as pa
 from ottla.admin.cluster import Cluster
 from ottla.admin.groups import committed_offsets
 from ottla.client.cluster_settings import writer_settings
-from ottla.pipeline.decoding import decode
 from ottla.pipeline.failures import PipelineError, SinkFenced
-from ottla.pipeline.fetching import LATEST, OffsetRange, fetch_ranges, list_offsets
 from ottla.pipeline.offsets import _distance
 from ottla.pipeline.sink import KafkaSink, WriteResult
 from ottla.pipeline.small_batches import MOST_BYTES, MOST_RECORDS, SmallBatches
 from ottla.pipeline.transaction import CommitUnknown, TransactionDriver
-from ottla.pipeline.writer import Place
 from ottla.testing.process import BrokerProcess
+from unit.pipeline.committed import values_of
 
 
 class Frame:
@@ -55,23 +53,6 @@ def write(
     return sink._write(
         rows, batch, more.get("lineage", "query"), more.get("offsets", {}), more.get("extra", ()), read=1
     )
-
-
-def values_of(broker: BrokerProcess, topic: str) -> Counter[str]:
-    """What a reader of committed records sees now."""
-    brokers = Cluster(writer_settings(broker.bootstrap))
-    found: Counter[str] = Counter()
-    try:
-        places = [Place(topic, number) for number in brokers.leaders(topic)]
-        ends = list_offsets(brokers, dict.fromkeys(places, LATEST))
-        for part in fetch_ranges(
-            brokers, [OffsetRange(topic, p.partition, 0, end) for p, end in ends.items()]
-        ):
-            for batch in decode(part, ("value",)):
-                found.update(value.decode() for value in batch.column(0).to_pylist())
-    finally:
-        brokers.close()
-    return found
 
 
 def group_offset(broker: BrokerProcess, group: str, topic: str) -> int | None:

@@ -144,6 +144,18 @@ def test_a_transaction_of_a_stranger_to_the_group_is_refused(rig: GroupRig) -> N
     assert refused.code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_transaction_with_a_generation_of_a_group_that_is_gone_is_refused(rig: GroupRig) -> None:
+    """Its offsets would create the group again, as if the member still owned the partitions."""
+    part = messages.TxnOffsetCommitRequest
+    request = part(
+        group_id="gone", producer_id=7, producer_epoch=0, generation_id=0, member_id="x", topics=[]
+    )
+    info = RequestInfo(3, "c", "/h")
+    refused = rig.write(lambda shard, now_ms: shard.commits.commit_transactional(info, request, now_ms))
+    assert refused.code == ErrorCode.ILLEGAL_GENERATION
+    assert rig.group("gone") is None
+
+
 # -- deleting
 
 

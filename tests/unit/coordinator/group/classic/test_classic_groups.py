@@ -230,6 +230,23 @@ def test_a_static_member_comes_back_to_its_part_without_a_rebalance(rig: GroupRi
     assert set(rig.group().members) == {again.member_id}
 
 
+def test_a_live_member_that_uses_the_instance_id_of_another_is_fenced(rig: GroupRig) -> None:
+    """Its own member id is valid; together with the other's instance id it is not."""
+    leader = rig.join(instance_id="i").get().member_id
+    rig.sync(leader, 1, {leader: b"mine"}, instance_id="i")
+    waiting = rig.join(instance_id="j")
+    rig.join(leader, instance_id="i")
+    other = waiting.get().member_id
+    generation = rig.group().generation
+    rig.sync(leader, generation, {leader: b"a", other: b"b"}, instance_id="i")
+    assert rig.heartbeat(other, generation, instance_id="j") == ErrorCode.NONE
+    assert rig.heartbeat(other, generation, instance_id="i") == ErrorCode.FENCED_INSTANCE_ID
+    assert rig.sync(other, generation, instance_id="i").code == ErrorCode.FENCED_INSTANCE_ID
+    refused = rig.commit(1, member_id=other, generation=generation, instance_id="i")
+    assert refused.code == ErrorCode.FENCED_INSTANCE_ID
+    assert rig.heartbeat(other, generation, instance_id="unknown") == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_before_version_9_a_returning_leader_is_not_told_that_it_leads(rig: GroupRig) -> None:
     joined = rig.join(instance_id="i").get()
     rig.sync(joined.member_id, 1, {joined.member_id: b"mine"}, instance_id="i")

@@ -1,0 +1,62 @@
+"""The list of mutations follows the source: every text is found, and what replaces it is Python. `make mutations` runs
+them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from mutations.catalog import ROOT, Mutation, TextNotFound, load
+from mutations.run import Copy, Verdict
+
+MUTATIONS = load()
+
+
+def test_there_are_enough_mutations_with_names_of_their_own() -> None:
+    assert len(MUTATIONS) >= 40
+    assert len({each.name for each in MUTATIONS}) == len(MUTATIONS)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_the_text_is_still_in_the_source_and_so_are_the_tests(mutation: Mutation) -> None:
+    broken = mutation.apply((ROOT / mutation.path).read_text())
+    ast.parse(broken)
+    for test in mutation.tests:
+        file, _, name = test.partition("::")
+        assert (ROOT / file).exists()
+        assert not name or f"def {name.partition('[')[0]}(" in (ROOT / file).read_text()
+
+
+def test_a_text_that_is_gone_is_an_error() -> None:
+    with pytest.raises(TextNotFound, match="stands 0 times"):
+        MUTATIONS[0].apply("nothing of it")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    """A tree with one function and its tests."""
+    root = tmp_path / "tree"
+    (root / "src/ottla").mkdir(parents=True)
+    (root / "tests").mkdir()
+    (root / "src/ottla/__init__.py").write_text("")
+    (root / "src/ottla/sums.py").write_text("def add(a, b):\n    return a + b\n")
+    (root / "tests/test_weak.py").write_text("from ottla.sums import add\ndef test_0(): assert add(0, 0) == 0\n")
+    (root / "tests/test_good.py").write_text("from ottla.sums import add\ndef test_1(): assert add(1, 1) == 2\n")
+    (tmp_path / "copy").mkdir()
+    return Copy(tmp_path / "copy", root)
+
+
+@pytest.mark.parametrize(
+    ("new", "tests", "verdict"),
+    [
+        ("a - b", "tests/test_good.py", Verdict.CAUGHT),
+        ("a - b", "tests/test_weak.py", Verdict.SURVIVED),
+        ("a -", "tests/test_good.py", Verdict.BROKEN),
+    ],
+)
+def test_a_mutation_is_caught_by_a_failing_test_only(copy: Copy, new: str, tests: str, verdict: Verdict) -> None:
+    result = copy.attempt(Mutation("m", "sums", "sums.py", "a + b", new, (tests,)))
+    assert result.verdict is verdict, result.detail
+    assert copy.test(["tests/test_good.py"])[0] == 0, "the source is mended again"
