@@ -42,8 +42,12 @@ def copy(tmp_path: Path) -> Copy:
     (root / "tests").mkdir()
     (root / "src/ottla/__init__.py").write_text("")
     (root / "src/ottla/sums.py").write_text("def add(a, b):\n    return a + b\n")
-    (root / "tests/test_weak.py").write_text("from ottla.sums import add\ndef test_0(): assert add(0, 0) == 0\n")
-    (root / "tests/test_good.py").write_text("from ottla.sums import add\ndef test_1(): assert add(1, 1) == 2\n")
+    (root / "tests/test_weak.py").write_text(
+        "from ottla.sums import add\ndef test_0(): assert add(0, 0) == 0\n"
+    )
+    (root / "tests/test_good.py").write_text(
+        "from ottla.sums import add\ndef test_1(): assert add(1, 1) == 2\n"
+    )
     (tmp_path / "copy").mkdir()
     return Copy(tmp_path / "copy", root)
 
@@ -56,7 +60,9 @@ def copy(tmp_path: Path) -> Copy:
         ("a -", "tests/test_good.py", Verdict.BROKEN),
     ],
 )
-def test_a_mutation_is_caught_by_a_failing_test_only(copy: Copy, new: str, tests: str, verdict: Verdict) -> None:
+def test_a_mutation_is_caught_by_a_failing_test_only(
+    copy: Copy, new: str, tests: str, verdict: Verdict
+) -> None:
     result = copy.attempt(Mutation("m", "sums", "sums.py", "a + b", new, (tests,)))
     assert result.verdict is verdict, result.detail
     assert copy.test(["tests/test_good.py"])[0] == 0, "the source is mended again"

@@ -38,7 +38,9 @@ def test_a_repeated_batch_is_answered_with_its_first_offsets() -> None:
 
 
 @pytest.mark.parametrize("values", [("a",), ("a", "b", "c")])
-def test_a_batch_is_a_duplicate_only_if_its_first_and_last_sequence_are_known(values: tuple[str, ...]) -> None:
+def test_a_batch_is_a_duplicate_only_if_its_first_and_last_sequence_are_known(
+    values: tuple[str, ...],
+) -> None:
     """A batch that begins as a known one and has another length is no copy of it: it must not be acknowledged."""
     rig = Rig()
     rig.append_raw(idempotent(0, "a", "b"))
@@ -134,6 +136,19 @@ def test_the_index_remembers_how_far_readers_were_held() -> None:
     rig.replicate(idempotent(0, "b", pid=2, is_transactional=True))
     rig.append_raw(marker(2, commit=False), origin=AppendOrigin.COORDINATOR)
     assert rig.log.aborted_transactions(0, 3) == [AbortedTxn(2, 1, 2, last_stable_offset=0)]
+
+
+def test_a_transaction_begins_only_with_the_guard_of_its_verification() -> None:
+    """A marker voids the guard: a batch that comes late does not leave an open transaction behind."""
+    rig = Rig()
+    first = idempotent(0, "a", is_transactional=True)
+    assert refused(rig, first) is ErrorCode.INVALID_TXN_STATE
+    late = rig.log.producers.start_verification(7, 0, 0, NOW, adds_partitions=False)
+    rig.append_raw(marker(7, commit=False), origin=AppendOrigin.COORDINATOR)
+    assert refused(rig, first, guard=late) is ErrorCode.INVALID_TXN_STATE
+    guard = rig.log.producers.start_verification(7, 0, 0, NOW, adds_partitions=False)
+    rig.append_raw(first, guard=guard)
+    rig.append_raw(idempotent(1, "b", is_transactional=True))
 
 
 def test_stale_markers_are_refused() -> None:

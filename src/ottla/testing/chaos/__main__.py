@@ -10,10 +10,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from ottla.testing.chaos.checker import check
 from ottla.testing.chaos.faults import FAULTS
-from ottla.testing.chaos.history import read_history
 from ottla.testing.chaos.run import Plan, Verdict, possible, run
+from ottla.testing.checks.checker import check
+from ottla.testing.checks.history import read_history
 
 
 def main() -> None:

@@ -17,8 +17,16 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from ottla.testing.chaos.checker import COPY_MARK
-from ottla.testing.chaos.history import GroupOffsets, Outcome, Poll, Recorder, Renewal, Send, Transaction
+from ottla.testing.checks.history import (
+    Commit,
+    GroupOffsets,
+    Outcome,
+    Poll,
+    Recorder,
+    Renewal,
+    Send,
+    Transaction,
+)
 
 Settings = dict[str, str | int | float | bool]
 
@@ -275,38 +283,54 @@ class Transactor(Worker):
                 # The commit was never requested: the next instance aborts it.
                 outcome = Outcome.FAILED
             reads = tuple((each.value() or b"").decode() for each in taken)
+            group = self.client if self._source is not None else ""
+            ended = time.monotonic()
             self.recorder.add(
-                Transaction(transaction, self.client, outcome, began, ending, time.monotonic(), reads)
+                Transaction(
+                    transaction, self.client, outcome, began, ending, ended, reads, group, _ranges(taken)
+                )
             )
 
     def _send(self, producer: Producer, transaction: str, taken: list[Message]) -> None:
-        values: list[tuple[TopicPartition, str]] = []
+        values: list[tuple[TopicPartition, int, str]] = []
+        """Where to, the number, and what it is a copy of."""
         if self._source is not None:
             for message in taken:
                 original = (message.value() or b"").decode()
                 part = self._partitions[(message.partition() or 0) % len(self._partitions)]
-                values.append((part, f"{self.client}/{next(self._numbers)}{COPY_MARK}{original}"))
+                values.append((part, next(self._numbers), original))
         else:
             for _ in range(self.rng.randrange(1, 7)):
-                values.append((self.rng.choice(self._partitions), f"{self.client}/{next(self._numbers)}"))
+                values.append((self.rng.choice(self._partitions), next(self._numbers), ""))
         outcomes: dict[int, tuple[Outcome, int]] = {}
         began = time.monotonic()
-        for index, (part, value) in enumerate(values):
+        for index, (part, number, _) in enumerate(values):
 
             def delivered(error: KafkaError | None, message: Message, index: int = index) -> None:
                 if error is None:
                     outcomes[index] = (Outcome.OK, _acknowledged_offset(message))
 
-            producer.produce(part.topic, value.encode(), partition=part.partition, on_delivery=delivered)
+            text = f"{self.client}/{number}".encode()
+            producer.produce(part.topic, text, partition=part.partition, on_delivery=delivered)
         try:
             producer.flush(30)
         finally:
-            for index, (part, value) in enumerate(values):
+            for index, (part, number, original) in enumerate(values):
                 outcome, offset = outcomes.get(index, (Outcome.UNKNOWN, -1))
-                number = int(value.partition(COPY_MARK)[0].rpartition("/")[2])
-                ended = time.monotonic()
+                place, value, ended = name(part), f"{self.client}/{number}", time.monotonic()
                 self.recorder.add(
-                    Send(self.client, number, name(part), value, outcome, offset, transaction, began, ended)
+                    Send(
+                        self.client,
+                        number,
+                        place,
+                        value,
+                        outcome,
+                        offset,
+                        transaction,
+                        began,
+                        ended,
+                        original,
+                    )
                 )
 
     def finish(self) -> None:
@@ -344,6 +368,7 @@ class Reader(Worker):
         self._committed = committed
         self._sessions = itertools.count()
         self._session = next(self._sessions)
+        self._since = time.monotonic()
         self._consumer: Consumer | None = None
         self._jump_at = time.monotonic() + _JUMP_EACH_S
 
@@ -375,11 +400,12 @@ class Reader(Worker):
 
     def _next_session(self) -> None:
         self._session = next(self._sessions)
+        self._since = time.monotonic()
 
     def step(self) -> None:
         consumer = self._consumer or self._open()
         # A rebalance may come in between: a message belongs to the session in which it came.
-        before = self._session
+        before, since = self._session, self._since
         messages = consumer.consume(_READ_ROUND, 0.2)
         session = before if before == self._session else f"{before}-{self._session}"
         records = tuple(
@@ -389,13 +415,33 @@ class Reader(Worker):
         )
         if not records:
             return
+        ended = time.monotonic()
         self.recorder.add(
-            Poll(self.client, str(session), self._committed, records, time.monotonic(), self._group)
+            Poll(self.client, str(session), self._committed, records, ended, self._group, since=since)
         )
         if self._group:
-            consumer.commit(asynchronous=False)
+            self._commit(consumer, records)
         elif time.monotonic() > self._jump_at:
             self._jump(consumer)
+
+    def _commit(self, consumer: Consumer, records: tuple[tuple[str, int, str], ...]) -> None:
+        """Commit what was handed out. A commit that fails may still have taken effect."""
+        reached = {partition: offset + 1 for partition, offset, _ in records}
+        began, outcome = time.monotonic(), Outcome.UNKNOWN
+        try:
+            consumer.commit(
+                offsets=[
+                    TopicPartition(part.topic, part.partition, reached[name(part)])
+                    for part in self._partitions
+                    if name(part) in reached
+                ],
+                asynchronous=False,
+            )
+            outcome = Outcome.OK
+        finally:
+            for partition, offset in reached.items():
+                ended = time.monotonic()
+                self.recorder.add(Commit(self._group, partition, offset, outcome, began, ended))
 
     def _jump(self, consumer: Consumer) -> None:
         """Seek back by some records in one partition."""
@@ -451,6 +497,16 @@ def read_to_end(
                 )
     finally:
         consumer.close()
+
+
+def _ranges(taken: Sequence[Message]) -> dict[str, tuple[int, int]]:
+    """The offsets by partition that a copy takes in: first and next."""
+    ranges: dict[str, tuple[int, int]] = {}
+    for message in taken:
+        offset = message.offset() or 0
+        first, end = ranges.get(name(message), (offset, offset + 1))
+        ranges[name(message)] = (min(first, offset), max(end, offset + 1))
+    return ranges
 
 
 def _acknowledged_offset(message: Message) -> int:

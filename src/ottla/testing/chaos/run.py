@@ -18,7 +18,6 @@ from confluent_kafka import TopicPartition
 from ottla.testing.chaos import broken_disk as broken_disks
 from ottla.testing.chaos import disk as disks
 from ottla.testing.chaos import network as networks
-from ottla.testing.chaos.checker import Anomaly, check, excused
 from ottla.testing.chaos.clients import Reader, Sender, Transactor, Worker, read_to_end
 from ottla.testing.chaos.faults import (
     BROKEN_DISK_FAULTS,
@@ -30,8 +29,10 @@ from ottla.testing.chaos.faults import (
     WEIGHTS,
     Scene,
 )
-from ottla.testing.chaos.history import Fault, Outcome, Recorder
 from ottla.testing.chaos.quorum import DynamicCluster
+from ottla.testing.checks.checker import check, excused
+from ottla.testing.checks.history import Fault, Outcome, Recorder
+from ottla.testing.checks.seen import Anomaly
 from ottla.testing.cluster import Cluster
 
 QUEUE, OUTPUT, LEDGER = "queue", "output", "ledger"

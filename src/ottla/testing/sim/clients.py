@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from ottla.ids import GroupId, TopicName, TransactionalId
 from ottla.log.types import TopicPartition
+from ottla.testing.checks.history import Outcome
 from ottla.testing.sim.classic import ClassicMember
 from ottla.testing.sim.copiers import Copier
-from ottla.testing.sim.history import History, Outcome
+from ottla.testing.sim.history import History
 from ottla.testing.sim.loop import SimLoop
 from ottla.testing.sim.members import Member
 from ottla.testing.sim.network import Address, Network

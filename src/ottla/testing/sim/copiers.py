@@ -12,8 +12,9 @@ from typing import Final
 from ottla.errors import ErrorCode
 from ottla.ids import GroupId, TransactionalId
 from ottla.log.types import TopicPartition
+from ottla.testing.checks.history import Outcome
 from ottla.testing.sim.classic import Membership
-from ottla.testing.sim.history import COPY_OF, Commit, History, Outcome, Transaction
+from ottla.testing.sim.history import COPY_OF, Commit, History, Transaction
 from ottla.testing.sim.producers import Fenced, TransactionalProducer
 from ottla.testing.sim.readers import Reader
 from ottla.testing.sim.wire_client import NotSent, Unanswered, WireClient
@@ -70,6 +71,7 @@ class Copier(TransactionalProducer):
 
     async def _copy(self, tp: TopicPartition) -> None:
         """Copy in one transaction, from the group's stable committed offset."""
+        began = self.client.loop.time()
         position = await self._membership.committed(tp)
         if position is None:
             return
@@ -81,7 +83,14 @@ class Copier(TransactionalProducer):
         records = seen.polls[-1].records
         end = reader.positions[tp] if len(records) <= _MOST else records[_MOST - 1][0] + 1
         self._transactions += 1
-        transaction = Transaction(self.transactional_id, self._transactions)
+        transaction = Transaction(
+            self.transactional_id,
+            self._transactions,
+            began=began,
+            group=self._membership.group,
+            taken={tp: (position, end)},
+            reads=tuple(value for _, value in records[:_MOST]),
+        )
         self.history.transactions.append(transaction)
         commit = Commit(self._membership.group, tp, end, began=self.client.loop.time())
         self.history.commits.append(commit)

@@ -8,7 +8,8 @@ from typing import Final
 from ottla.errors import ErrorCode
 from ottla.ids import GroupId, TopicName
 from ottla.log.types import TopicPartition
-from ottla.testing.sim.history import Commit, History, Outcome
+from ottla.testing.checks.history import Outcome
+from ottla.testing.sim.history import Commit, History
 from ottla.testing.sim.readers import Reader
 from ottla.testing.sim.wire_client import NotSent, Resp, Unanswered, WireClient
 from ottla.wire import messages

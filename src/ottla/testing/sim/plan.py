@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.testing.sim.checker import DELIVERIES
 from ottla.testing.sim.faults import FAULTS
+from ottla.testing.sim.history import DELIVERIES
 from ottla.testing.sim.node import CONTROLLER_PORT
 
 COMBINED: Final = "broker,controller"

@@ -10,7 +10,8 @@ from ottla.ids import ProducerId, TransactionalId
 from ottla.log.types import TopicPartition
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
-from ottla.testing.sim.history import History, Outcome, Send, Transaction
+from ottla.testing.checks.history import Outcome
+from ottla.testing.sim.history import History, Send, Transaction
 from ottla.testing.sim.wire_client import NotSent, Unanswered, WireClient
 from ottla.wire import messages
 
@@ -167,7 +168,7 @@ class TransactionalProducer(Producer):
         number = 0
         while True:
             number += 1
-            transaction = Transaction(self.transactional_id, number)
+            transaction = Transaction(self.transactional_id, number, began=self.client.loop.time())
             self.history.transactions.append(transaction)
             try:
                 await self._transact(transaction)
@@ -188,6 +189,8 @@ class TransactionalProducer(Producer):
         await self._end(transaction, commit=commit)
 
     async def _end(self, transaction: Transaction, *, commit: bool) -> None:
+        if commit:
+            transaction.ending = self.client.loop.time()
         request = messages.EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self._id,
@@ -203,6 +206,7 @@ class TransactionalProducer(Producer):
             code = ErrorCode.of(answer.error_code) if answer is not None else None
             if answer is not None and code is ErrorCode.NONE:
                 transaction.outcome = Outcome.OK if commit else Outcome.FAILED
+                transaction.ended = self.client.loop.time()
                 self._id, self._epoch = answer.producer_id, answer.producer_epoch
                 self._sequences.clear()
                 return

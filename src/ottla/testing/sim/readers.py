@@ -105,5 +105,6 @@ class Reader:
                 for r in iter_records(data, pos, header)
                 if r.offset >= position
             ]
-        self.history.polls.append(Poll(self.name, tp, self.committed_only, records, limit))
+        now = self.client.loop.time()
+        self.history.polls.append(Poll(self.name, tp, self.committed_only, records, limit, now))
         self.positions[tp] = end

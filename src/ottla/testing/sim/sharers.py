@@ -8,7 +8,8 @@ from typing import Final
 from ottla.errors import ErrorCode
 from ottla.ids import GroupId
 from ottla.log.types import TopicPartition
-from ottla.testing.sim.history import Delivery, History, Outcome
+from ottla.testing.checks.history import Outcome
+from ottla.testing.sim.history import Delivery, History
 from ottla.testing.sim.network import Address
 from ottla.testing.sim.wire_client import NotSent, Unanswered, WireClient
 from ottla.wire import messages

@@ -19,7 +19,8 @@ from ottla.ids import BrokerId
 from ottla.log.types import TopicPartition
 from ottla.raft.types import ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
-from ottla.testing.sim.checker import Log, check
+from ottla.testing.checks.checker import check
+from ottla.testing.checks.history import Outcome
 from ottla.testing.sim.classic import Membership
 from ottla.testing.sim.clients import (
     COPIES,
@@ -31,7 +32,7 @@ from ottla.testing.sim.clients import (
     Clients,
 )
 from ottla.testing.sim.faults import Campaign, Victims
-from ottla.testing.sim.history import History, Outcome
+from ottla.testing.sim.history import History, Log
 from ottla.testing.sim.invariants import Invariants
 from ottla.testing.sim.loop import SimLoop, StuckError, current_process
 from ottla.testing.sim.mutations import mutated
@@ -179,8 +180,10 @@ class World:
         committed = self._do("final read, committed", self._read_all(committed_only=True), _PEACE_S)
         if any(name[0] == "x" for name in self.plan.clients):
             self.history.copied_to = self._do("final offsets", self._copied_to(), _PEACE_S)
-        for violation in check(self.history, logs, committed):
-            self.say(violation)
+        for noticed in self.history.anomalies:
+            self.say(noticed)
+        for anomaly in check(self.history.shared(logs, committed)):
+            self.say(f"{anomaly.kind}: {anomaly.what}")
         self.invariants.look(final=True)
 
     def _result(self) -> Result:

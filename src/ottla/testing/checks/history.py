@@ -1,6 +1,7 @@
 """The history of a run: what its clients did and saw, one operation per line of JSON. The checker reads it.
 
-Times are seconds on the machine's monotonic clock: all clients of a run share it. A partition is `topic-index`.
+Times are seconds on a monotonic clock that all clients of a run share: the machine's, or the simulator's. A partition
+is `topic-index`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Send:
     transaction: str = ""
     began: float = 0.0
     ended: float = 0.0
+    copy_of: str = ""
+    """The value that it is a copy of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,12 @@ class Poll:
     ended: float = 0.0
     group: str = ""
     final: bool = False
+    since: float = 0.0
+    """When the session began."""
+    start: int = -1
+    """The offset at which the session began in each partition; -1 if that is not known."""
+    limit: int = -1
+    """The high watermark or the last stable offset in the response; -1 if the client does not show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,10 @@ class Transaction:
     ended: float = 0.0
     reads: tuple[str, ...] = ()
     """The values that it read."""
+    group: str = ""
+    """The group whose offsets it commits."""
+    taken: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The offsets by partition that it read and commits for its group: first and next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +87,36 @@ class GroupOffsets:
 
     group: str
     offsets: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An offset of a group, as a member committed it, or found it (`seen`)."""
+
+    group: str
+    partition: str
+    offset: int
+    outcome: Outcome = Outcome.UNKNOWN
+    began: float = 0.0
+    ended: float = 0.0
+    seen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A record of a queue that a member acquired. `accepted` is the outcome of its acknowledgement, if it has one."""
+
+    partition: str
+    offset: int
+    count: int
+    """The delivery count in the response."""
+    began: float
+    """When the fetch began."""
+    leader_epoch: int
+    """The leader epoch that the member knew."""
+    accepted: Outcome | None = None
+    ended: float = 0.0
+    """When the response to the acknowledgement came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +143,10 @@ class Fault:
     ended: float = 0.0
 
 
-Operation: TypeAlias = Send | Poll | Transaction | GroupOffsets | Renewal | Fault
+Operation: TypeAlias = Send | Poll | Transaction | GroupOffsets | Commit | Delivery | Renewal | Fault
 _KINDS: dict[str, type[Operation]] = {
-    kind.__name__.lower(): kind for kind in (Send, Poll, Transaction, GroupOffsets, Renewal, Fault)
+    kind.__name__.lower(): kind
+    for kind in (Send, Poll, Transaction, GroupOffsets, Commit, Delivery, Renewal, Fault)
 }
 
 
@@ -114,8 +158,14 @@ class History:
     polls: list[Poll] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
     groups: list[GroupOffsets] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
     renewals: list[Renewal] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    every_send_is_known: bool = False
+    """Whether a record that is in no `Send` cannot have been sent."""
+    delivery_limit: int = 0
+    """How often a queue gives out a record; 0 if that is not known."""
 
     @classmethod
     def of(cls, operations: Iterable[Operation]) -> History:
@@ -134,6 +184,10 @@ class History:
                 self.transactions.append(operation)
             case GroupOffsets():
                 self.groups.append(operation)
+            case Commit():
+                self.commits.append(operation)
+            case Delivery():
+                self.deliveries.append(operation)
             case Renewal():
                 self.renewals.append(operation)
             case Fault():
@@ -186,8 +240,11 @@ def _read(path: Path) -> Iterator[Operation]:
         for line in lines:
             fields = json.loads(line)
             kind = _KINDS[fields.pop("op")]
-            if "outcome" in fields:
-                fields["outcome"] = Outcome(fields["outcome"])
+            for name in ("outcome", "accepted"):
+                if fields.get(name) is not None:
+                    fields[name] = Outcome(fields[name])
+            if "taken" in fields:
+                fields["taken"] = {part: (first, end) for part, (first, end) in fields["taken"].items()}
             if "records" in fields:
                 fields["records"] = tuple((part, offset, value) for part, offset, value in fields["records"])
             for name in ("reads", "values"):
