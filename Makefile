@@ -16,7 +16,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-kafka-suite pictures sim lint format docs docs-serve chaos exactly-once fuzz bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-kafka-suite pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -106,6 +106,9 @@ exactly-once: setup  ## a million records copied in transactions on three broker
 
 fuzz: setup  ## hostile input to everything that reads bytes, and to a running broker: make fuzz [COUNT=2000000]
 	PYTHONPATH=tests $(BIN)/python -m fuzz.run $(if $(COUNT),--count $(COUNT))
+
+mutations: setup-spark  ## break one promise after the other in a copy of the source; the tests must notice: make mutations [ONLY=vote]
+	PYTHONPATH=tests $(BIN)/python -m mutations.run $(if $(ONLY),--only "$(ONLY)")
 
 bench: setup-spark  ## measure beside Apache Kafka: make bench [ROWS=throughput,latency] [QUICK=1]
 	$(BIN)/python -m bench $(if $(ROWS),--rows $(ROWS)) $(if $(QUICK),--quick) $(if $(ROWS)$(QUICK),,--charts docs/images)
