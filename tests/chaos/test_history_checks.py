@@ -365,7 +365,7 @@ def test_a_record_of_a_queue_that_comes_again_after_its_acknowledgement() -> Non
     assert kinds(*history, given(0, 1)) == set()
     assert kinds(*history, given(0, 1), given(0, 3)) == {"acknowledged twice"}
     assert kinds(*history, given(0, 1), given(0, 3, None)) == {"delivered after its acknowledgement"}
-    # A leader of before may give out what its successor was told of.
+    # A leader of before may give out what its successor knows to be done.
     assert kinds(*history, given(0, 1, epoch=2), given(0, 3, UNKNOWN, epoch=1)) == set()
     # Who acknowledges late what another one was given meanwhile does no harm.
     assert kinds(*history, Delivery("t-0", 0, 1, 1, 1, OK, 9), given(0, 3)) == set()

@@ -68,11 +68,11 @@ def check_cycles(history: History, seen: Seen) -> Iterator[Anomaly]:
     _times(graph, committed)
     for cycle in graph.cycles():
         steps = [graph.edges[a][b] for a, b in zip(cycle, [*cycle[1:], cycle[0]], strict=True)]
-        told = "; ".join(
+        reasons = "; ".join(
             f"{name} before {following} ({kind}: {reason})"
             for name, following, (kind, reason) in zip(cycle, [*cycle[1:], cycle[0]], steps, strict=True)
         )
-        yield Anomaly(_name([kind for kind, _ in steps]), told)
+        yield Anomaly(_name([kind for kind, _ in steps]), reasons)
 
 
 def _name(kinds: list[str]) -> str:
