@@ -1,18 +1,16 @@
 """PostgreSQL changes: the snapshot, every change in Debezium's shape, once across restarts, and what goes wrong."""
 
 import contextlib
-import json
 
 import psycopg2
 import pytest
 
-from integration.connect_rest import eventually, running_worker
+from integration.connect_changes import arrived, changes, create, events, failure, worker
+from integration.connect_rest import eventually
 from integration.servers import USER, running_postgres
-from ottla import KafkaConsumer
 from ottla.testing.running import running_broker
 
 pytestmark = pytest.mark.slow
-JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +34,6 @@ def sql(server):
         yield connection.cursor()
 
 
-def worker(broker, **keys):
-    return running_worker(broker.bootstrap, client_id="cdc", value_converter=JSON, key_converter=JSON, **keys)
-
-
 @pytest.fixture(scope="module")
 def rest(broker):
     with worker(broker) as found:
@@ -58,53 +52,6 @@ def config(server, name, **keys):
         "publication.name": f"{name}_publication",
     }
     return given | {key.replace("_", "."): value for key, value in keys.items()}
-
-
-def create(rest, name, given):
-    code, answer = rest.call("POST", "/connectors", {"name": name, "config": given})
-    assert code == 201, answer
-
-
-def events(broker, topic, most=100_000):
-    """Key, value and headers of each record."""
-    with KafkaConsumer(
-        topic,
-        bootstrap_servers=broker.bootstrap,
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=700,
-        isolation_level="read_committed",
-    ) as consumer:
-        found = []
-        for record in consumer:
-            key, value = (json.loads(one) if one else None for one in (record.key, record.value))
-            found.append((key, value, dict(record.headers)))
-            if len(found) == most:
-                break
-        return found
-
-
-def changes(broker, topic):
-    """Operation, row before and row after; a tombstone is None."""
-    return [
-        None
-        if value is None
-        else (value["payload"]["op"], value["payload"]["before"], value["payload"]["after"])
-        for _, value, _ in events(broker, topic)
-    ]
-
-
-def arrived(rest, broker, name, topic, count):
-    """Waits for so many records of a connector that does not fail."""
-
-    def enough():
-        _, status = rest.call("GET", f"/connectors/{name}/status")
-        assert all(one["state"] != "FAILED" for one in status.get("tasks", [])), status
-        return len(events(broker, topic)) >= count
-
-    eventually(enough)
-    found = changes(broker, topic)
-    assert len(found) == count
-    return found
 
 
 def test_snapshot_then_every_change_in_debezium_s_shape(rest, broker, server, sql):
@@ -221,11 +168,6 @@ def test_each_change_arrives_once_across_restarts_and_cut_transactions(broker, s
     for row in range(1, 501):
         own = [n for id, n in versions if id == row]
         assert own == list(range(own[0], 5)) and own[0] in (1, 2), f"row {row} has the versions {own}"
-
-
-def failure(rest, name):
-    rest.await_states(name, "RUNNING", "FAILED")
-    return rest.call("GET", f"/connectors/{name}/tasks/0/status")[1]["trace"].splitlines()[0]
 
 
 def test_a_missing_slot_never_becomes_a_silent_new_snapshot(rest, broker, server, sql):

@@ -131,13 +131,18 @@ def _connectors() -> Iterable[PluginSpec]:
         "com.redis.kafka.connect.RedisSinkConnector",
     ):
         yield PluginSpec(name, "sink", "ottla.connect.sinks.redis:RedisSink", version="0.0.9", extra="redis")
-    yield PluginSpec(
-        "io.debezium.connector.postgresql.PostgresConnector",
-        "source",
-        "ottla.connect.sources.changes.postgres:PostgresChanges",
-        version="3.6.0",
-        extra="postgres",
-    )
+    for name, where, extra in (
+        ("postgresql.PostgresConnector", "postgres:PostgresChanges", "postgres"),
+        ("mysql.MySqlConnector", "mysql:MySqlChanges", "mysql"),
+        ("mariadb.MariaDbConnector", "mysql:MariaDbChanges", "mysql"),
+    ):
+        yield PluginSpec(
+            f"io.debezium.connector.{name}",
+            "source",
+            f"ottla.connect.sources.changes.{where}",
+            version="3.6.0",
+            extra=extra,
+        )
 
 
 class Plugins:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union
 from ottla.connect.config.definitions import ConfigDef
 from ottla.connect.data.java_text import to_json
 from ottla.connect.data.record import SinkRecord, SourceRecord
+from ottla.connect.failures import ConnectError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,6 +128,10 @@ class SourceReader(ABC):
         """Bytes of a cycle, estimated: large cycles become Spark jobs."""
         return 0
 
+    def describe(self) -> list[str]:
+        """Looks at the source and says what would be read; ConnectError with what to do if it cannot be."""
+        return []
+
     def commit(self, end: Offsets) -> None:
         """The records up to `end` are in Kafka: what holds them back at the source may go."""
 
@@ -153,6 +158,16 @@ class SourceConnector(Connector):
     @abstractmethod
     def reader(self) -> SourceReader:
         """A reader; the worker asks for one at each start."""
+
+    def check(self) -> list[Finding]:
+        """What a reader finds at the source."""
+        reader = self.reader()
+        try:
+            return [Finding(True, line) for line in reader.describe()]
+        except ConnectError as error:
+            return [Finding(False, str(error))]
+        finally:
+            reader.stop()
 
     def check_offset(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
         """Checks an offset that a user sets over REST; raises ConnectError if it cannot be one."""

@@ -14,7 +14,7 @@ from ottla.connect.config.definitions import ConfigDef, ConfigKey
 from ottla.connect.databases.keys import CONNECTION, address_errors, dialect_for
 from ottla.connect.failures import ConnectError
 from ottla.connect.sources.jdbc_reader import JdbcReader
-from ottla.connect.spi import Finding, SourceConnector, SourceReader
+from ottla.connect.spi import SourceConnector, SourceReader
 
 BULK: Final = "bulk"
 INCREMENTING: Final = "incrementing"
@@ -88,16 +88,6 @@ class JdbcSource(SourceConnector):
         except (zoneinfo.ZoneInfoNotFoundError, ValueError):
             found["db.timezone"] = ["there is no such time zone: write a name such as Europe/Berlin"]
         return found
-
-    def check(self) -> list[Finding]:
-        """Logs in and looks for tables and their columns."""
-        reader = JdbcReader(self.values)
-        try:
-            return [Finding(True, line) for line in reader.describe()]
-        except ConnectError as error:
-            return [Finding(False, str(error))]
-        finally:
-            reader.stop()
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         """One task: the tables of a cycle are shared out when it runs."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from ottla.connect.config.definitions import ConfigDef, ConfigKey
 from ottla.connect.databases.dialect import TableId
 
 _LISTS: Final = ("table.include.list", "table.exclude.list", "column.include.list", "column.exclude.list")
+DATABASE_LISTS: Final = ("database.include.list", "database.exclude.list")
 CHANGES: Final = ConfigDef(
     [
         ConfigKey(
@@ -39,36 +41,78 @@ CHANGES: Final = ConfigDef(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeSettings:
+    """What the keys of all sources of changes say."""
+
+    prefix: str
+    tombstones: bool
+    skipped: frozenset[str]
+    heartbeat_ms: int
+    heartbeat_query: str
+    heartbeat_prefix: str
+    snapshot_mode: str
+
+    @classmethod
+    def of(cls, values: Mapping[str, object]) -> ChangeSettings:
+        """The settings of checked values."""
+        skipped, every_ms = values["skipped.operations"], values["heartbeat.interval.ms"]
+        assert isinstance(skipped, list) and isinstance(every_ms, int)
+        return cls(
+            str(values["topic.prefix"]),
+            values["tombstones.on.delete"] is True,
+            frozenset(map(str, skipped)),
+            every_ms,
+            str(values["heartbeat.action.query"] or ""),
+            str(values["topic.heartbeat.prefix"]),
+            str(values["snapshot.mode"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Patterns of names that are chosen or left out."""
+
+    included: tuple[re.Pattern[str], ...]
+    excluded: tuple[re.Pattern[str], ...]
+
+    @classmethod
+    def of(cls, values: Mapping[str, object], what: str) -> Names:
+        """The patterns of the keys of tables, columns or databases."""
+        return cls(_patterns(values[f"{what}.include.list"]), _patterns(values[f"{what}.exclude.list"]))
+
+    def chosen(self, name: str) -> bool:
+        """Whether a name is read."""
+        if self.included and not any(one.fullmatch(name) for one in self.included):
+            return False
+        return not any(one.fullmatch(name) for one in self.excluded)
+
+
 class Choice:
     """Which tables and columns a connector reads."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._tables = _patterns(values["table.include.list"]), _patterns(values["table.exclude.list"])
-        self._columns = _patterns(values["column.include.list"]), _patterns(values["column.exclude.list"])
+    def __init__(self, values: Mapping[str, object]) -> None:
+        self._tables = Names.of(values, "table")
+        self._columns = Names.of(values, "column")
 
     def table(self, table: TableId) -> bool:
         """Whether a table is read."""
-        return _chosen(str(table), *self._tables)
+        return self._tables.chosen(str(table))
 
     def column(self, table: TableId, name: str) -> bool:
         """Whether a column is read."""
-        return _chosen(f"{table}.{name}", *self._columns)
+        return self._columns.chosen(f"{table}.{name}")
 
 
-def _patterns(texts: Sequence[str]) -> list[re.Pattern[str]]:
-    return [re.compile(one, re.IGNORECASE) for one in texts]
-
-
-def _chosen(name: str, included: list[re.Pattern[str]], excluded: list[re.Pattern[str]]) -> bool:
-    if included and not any(one.fullmatch(name) for one in included):
-        return False
-    return not any(one.fullmatch(name) for one in excluded)
+def _patterns(texts: object) -> tuple[re.Pattern[str], ...]:
+    assert isinstance(texts, list)
+    return tuple(re.compile(str(one), re.IGNORECASE) for one in texts)
 
 
 def pattern_errors(config: Mapping[str, str]) -> dict[str, list[str]]:
     """Patterns that cannot be read, by key."""
     found: dict[str, list[str]] = {}
-    for name in _LISTS:
+    for name in (*_LISTS, *DATABASE_LISTS):
         for one in filter(None, re.split(r"\s*,\s*", config.get(name, "").strip())):
             try:
                 re.compile(one)

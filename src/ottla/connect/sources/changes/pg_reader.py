@@ -13,8 +13,8 @@ import json
 import logging
 import select
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.connect.databases.dialect import FETCH_ROWS, TableId
@@ -27,18 +27,25 @@ from ottla.connect.sources.changes.envelope import (
     UPDATE,
     VERSION,
     Change,
-    heartbeat,
     records_of_change,
 )
+from ottla.connect.sources.changes.keys import ChangeSettings
 from ottla.connect.sources.changes.pg_server import PgServer, PgTable, lsn_number, lsn_text
 from ottla.connect.sources.changes.pg_types import unavailable
-from ottla.connect.spi import Offsets, Read, ReadLimit, SourceReader, partition_key
+from ottla.connect.sources.changes.reader import (
+    DRAIN_S,
+    NO_SNAPSHOT,
+    SNAPSHOT_TABLES,
+    ChangeReader,
+    snapshot_tables,
+)
+from ottla.connect.spi import Offsets, Read, ReadLimit
+from ottla.json_types import JsonObject, as_int
 
 _logger = logging.getLogger(__name__)
 
 _FEEDBACK_S: Final = 1.0
 _LAG_S: Final = 5.0
-_NO_SNAPSHOT: Final = ("no_data", "never")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +71,13 @@ class _Snapshot:
     at_us: int
 
 
-@dataclass(slots=True)
-class _Drained:
-    """What was taken from the stream for one cycle."""
-
-    events: list[_Event] = field(default_factory=list)
-    bytes: int = 0
-    offset: dict[str, Any] = field(default_factory=dict)
-
-
-class PostgresReader(SourceReader):
+class PostgresReader(ChangeReader[_Event]):
     """Reads one database for one connector."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = dict(values)
+        super().__init__(ChangeSettings.of(values))
+        self._drop_slot: bool = values["slot.drop.on.stop"]
         self._server = PgServer(values)
-        self._key = partition_key({"server": values["topic.prefix"]})
-        self._mode: str = values["snapshot.mode"]
-        self._tombstones: bool = values["tombstones.on.delete"]
-        self._skipped = set(values["skipped.operations"])
-        self._ready = False
         self._snapshot: _Snapshot | None = None
         self._stream: Any = None
         self._stream_connection: Any = None
@@ -91,12 +85,10 @@ class PostgresReader(SourceReader):
         self._begin: pgoutput.Begin | None = None
         self._begun_events = 0
         self._skip_events = 0
-        self._drained = _Drained()
         self._finished_lsn = 0
         """The end of the last transaction that was taken from the stream."""
         self._confirmed_lsn = 0
         self._fed_back = 0.0
-        self._beaten = time.monotonic()
         self._lag: tuple[float, str | None] = (0.0, None)
 
     def describe(self) -> list[str]:
@@ -110,44 +102,37 @@ class PostgresReader(SourceReader):
 
     # -- planning
 
-    def latest_offsets(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        stored = start.get(self._key, {})
-        if not self._ready:
-            self._prepare(stored)
-        if not _is_complete(stored):
-            return {**start, self._key: self._plan_table(stored)}
-        if self._mode == "initial_only":
-            return start
-        if self._stream is None:
-            self._open_stream(stored)
-        with self._server.dialect.errors(f"the stream of slot {self._server.slot} ended"):
-            self._drain(stored, limit)
-        if not self._drained.events:
-            self._feed_back(idle=True)
-            return {**start, self._key: self._beat(stored)} if self._beat_is_due() else start
-        return {**start, self._key: self._drained.offset}
-
     def _prepare(self, stored: Mapping[str, Any]) -> None:
         server = self._server
         server.check_settings()
         tables = server.tables()
         server.ensure_publication(tables)
         there = server.has_slot()
-        if not there and stored and _is_complete(stored) and self._mode != "initial_only":
+        if (
+            not there
+            and stored
+            and self._is_complete(stored)
+            and self._settings.snapshot_mode != "initial_only"
+        ):
             position = lsn_text(int(stored.get("lsn", 0)))
             raise TaskFailed(
                 f"slot {server.slot} is gone: the changes since {position} cannot be read. Reset the connector's "
                 "offsets for a new snapshot, or make the slot again and accept that those changes are missing"
             )
-        if not there and self._mode != "initial_only":
+        if not there and self._settings.snapshot_mode != "initial_only":
             server.ask("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [server.slot])
             _logger.info("made the replication slot %s", server.slot)
-        self._ready = True
+
+    def _is_complete(self, stored: Mapping[str, Any]) -> bool:
+        """Debezium marks the snapshot's last record, and leaves `snapshot` out of the stream."""
+        if not stored:
+            return False
+        return "snapshot" not in stored or bool(stored.get("last_snapshot_record"))
 
     def _plan_table(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """The next table of the snapshot; the offset says with which position it was read."""
-        done: dict[str, int] = json.loads(stored.get("ottla_snapshot", "{}"))
-        if self._mode in _NO_SNAPSHOT:
+        done = snapshot_tables(stored)
+        if self._settings.snapshot_mode in NO_SNAPSHOT:
             rows = self._server.ask(
                 "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = %s",
                 [self._server.slot],
@@ -195,9 +180,17 @@ class PostgresReader(SourceReader):
 
     def _drain(self, stored: Mapping[str, Any], limit: ReadLimit) -> None:
         """Takes whole transactions until the limit; one that is larger is cut."""
-        self._drained = _Drained()
-        passed = {str(key): int(lsn) for key, lsn in json.loads(stored.get("ottla_snapshot", "{}")).items()}
-        while True:
+        if self._stream is None:
+            self._open_stream(stored)
+        with self._server.dialect.errors(f"the stream of slot {self._server.slot} ended"):
+            self._drain_stream(stored, limit)
+        if not self._drained.events:
+            self._feed_back(idle=True)
+
+    def _drain_stream(self, stored: Mapping[str, Any], limit: ReadLimit) -> None:
+        passed = _positions(stored)
+        until = time.monotonic() + DRAIN_S
+        while self._drained.events or time.monotonic() < until:
             message = self._stream.read_message()
             if message is None:
                 if not self._drained.events or self._begin is None:
@@ -207,8 +200,7 @@ class PostgresReader(SourceReader):
                 continue
             self._take(message, stored, passed)
             drained = self._drained
-            full = len(drained.events) >= limit.records or drained.bytes >= limit.bytes
-            if full and drained.events:
+            if drained.is_full(limit):
                 if self._begin is not None:
                     drained.offset = self._offset(drained.events[-1], stored, partial=True)
                 return
@@ -251,7 +243,7 @@ class PostgresReader(SourceReader):
             raise TaskFailed("PostgreSQL sent a change outside of a transaction")
         self._begun_events += 1
         table = self._relations.get(oid)
-        if table is None or op in self._skipped:
+        if table is None or op in self._settings.skipped:
             return
         lsn_commit = int(stored.get("lsn_commit") or 0)
         if begin.lsn <= lsn_commit or self._begun_events <= self._skip_events:
@@ -284,22 +276,17 @@ class PostgresReader(SourceReader):
             before = [one for one in self._drained.events if one.begin is not begin]
             if before:
                 offset["lsn_commit"] = before[-1].begin.lsn
-        passed = json.loads(stored.get("ottla_snapshot", "{}"))
-        left = {key: lsn for key, lsn in passed.items() if lsn > begin.lsn}
+        left = {key: lsn for key, lsn in _positions(stored).items() if lsn > begin.lsn}
         if left:
-            offset["ottla_snapshot"] = json.dumps(left)
+            offset[SNAPSHOT_TABLES] = json.dumps(left)
         return offset
 
     # -- heartbeats and feedback
 
-    def _beat_is_due(self) -> bool:
-        every_ms = self._values["heartbeat.interval.ms"]
-        return bool(every_ms) and time.monotonic() - self._beaten >= every_ms / 1000
+    def _ask(self, sql: str) -> object:
+        return self._server.ask(sql)
 
     def _beat(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        self._beaten = time.monotonic()
-        if query := self._values["heartbeat.action.query"]:
-            self._server.ask(query)
         return {**stored, "ts_usec": time.time_ns() // 1000}
 
     def _feed_back(self, *, idle: bool) -> None:
@@ -315,32 +302,12 @@ class PostgresReader(SourceReader):
             self._stream.send_feedback(flush_lsn=self._confirmed_lsn, force=True)
 
     def commit(self, end: Offsets) -> None:
-        self._drained.events = []
+        super().commit(end)
         if self._begin is None:
             self._confirmed_lsn = max(self._confirmed_lsn, self._finished_lsn)
         self._feed_back(idle=False)
 
     # -- reading
-
-    def splits(self, start: Offsets, end: Offsets, max_splits: int) -> Sequence[str]:
-        """A table of the snapshot, or what was drained; one connection gives them in order."""
-        if self._drained.events:
-            return ["stream"]
-        before = json.loads(start.get(self._key, {}).get("ottla_snapshot", "{}"))
-        after = json.loads(end[self._key].get("ottla_snapshot", "{}"))
-        if not _is_complete(start.get(self._key, {})):
-            return [f"table {name}" for name in after if name not in before]
-        return ["heartbeat"]
-
-    def read(self, split: str) -> Iterator[Read]:
-        if split == "stream":
-            for event in self._drained.events:
-                yield from records_of_change(self._change(event), tombstones=self._tombstones)
-        elif split == "heartbeat":
-            yield heartbeat(self._server.prefix, self._values["topic.heartbeat.prefix"])
-        else:
-            schema, _, name = split.removeprefix("table ").partition(".")
-            yield from self._read_table(TableId(name, schema))
 
     def _read_table(self, table: TableId) -> Iterator[Read]:
         snapshot = self._exported()
@@ -449,24 +416,21 @@ class PostgresReader(SourceReader):
         if self._stream_connection is not None:
             self._stream_connection.close()
             self._stream_connection = self._stream = None
-        if self._values["slot.drop.on.stop"] and self._ready:
+        if self._drop_slot and self._ready:
             with contextlib.suppress(ConnectError):
                 self._server.ask("SELECT pg_drop_replication_slot(%s)", [self._server.slot])
         self._server.close()
 
 
-def _is_complete(stored: Mapping[str, Any]) -> bool:
-    """Whether the snapshot is done: Debezium marks its last record, and leaves `snapshot` out of the stream."""
-    if not stored:
-        return False
-    return "snapshot" not in stored or bool(stored.get("last_snapshot_record"))
+def _positions(stored: Mapping[str, Any]) -> dict[str, int]:
+    return {table: as_int(lsn, table) for table, lsn in snapshot_tables(stored).items()}
 
 
-def _snapshot_offset(lsn: int, tables: Mapping[str, int], *, last: bool) -> dict[str, Any]:
+def _snapshot_offset(lsn: int, tables: JsonObject, *, last: bool) -> dict[str, Any]:
     return {
         "lsn": lsn,
         "ts_usec": time.time_ns() // 1000,
         "snapshot": "INITIAL",
         "last_snapshot_record": last,
-        "ottla_snapshot": json.dumps(dict(tables)),
+        SNAPSHOT_TABLES: json.dumps(tables),
     }

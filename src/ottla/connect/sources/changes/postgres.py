@@ -12,7 +12,7 @@ from ottla.connect.config.definitions import ConfigDef, ConfigKey
 from ottla.connect.failures import ConnectError
 from ottla.connect.sources.changes.keys import CHANGES, pattern_errors
 from ottla.connect.sources.changes.pg_reader import PostgresReader
-from ottla.connect.spi import Finding, SourceConnector, SourceReader
+from ottla.connect.spi import SourceConnector, SourceReader
 
 
 class PostgresChanges(SourceConnector):
@@ -59,16 +59,6 @@ class PostgresChanges(SourceConnector):
         ):
             found["slot.name"] = ["the name of a slot has up to 63 small letters, digits and underscores"]
         return found
-
-    def check(self) -> list[Finding]:
-        """Logs in, and looks for wal_level, rights, the slot and the tables."""
-        reader = PostgresReader(self.values)
-        try:
-            return [Finding(True, line) for line in reader.describe()]
-        except ConnectError as error:
-            return [Finding(False, str(error))]
-        finally:
-            reader.stop()
 
     def reader(self) -> SourceReader:
         """A reader of the snapshot and of the slot."""

@@ -1,0 +1,141 @@
+"""What readers of changes have in common: the snapshot's tables first, then the stream, heartbeats between.
+
+A kind of database says how its snapshot is taken and how its log is read (`PostgresReader`, `MySqlReader`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from ottla.connect.databases.dialect import TableId
+from ottla.connect.sources.changes.envelope import Change, heartbeat, records_of_change
+from ottla.connect.sources.changes.keys import ChangeSettings
+from ottla.connect.spi import Offsets, Read, ReadLimit, SourceReader, partition_key
+from ottla.json_types import Json, JsonObject, as_object
+
+Event = TypeVar("Event")
+
+SNAPSHOT_TABLES: Final = "ottla_snapshot"
+"""The tables of the snapshot that are in Kafka, each with its position in the log, as JSON."""
+DRAIN_S: Final = 1.0
+"""A log that is full of other tables' changes must not keep a connector from its heartbeats or its end."""
+NO_SNAPSHOT: Final = ("no_data", "never", "schema_only")
+
+
+@dataclass(slots=True)
+class Drained(Generic[Event]):
+    """What was taken from the log for one cycle, and the offset behind it."""
+
+    events: list[Event] = field(default_factory=list)
+    bytes: int = 0
+    offset: JsonObject = field(default_factory=dict)
+
+    def is_full(self, limit: ReadLimit) -> bool:
+        """Whether a cycle has enough."""
+        return bool(self.events) and (len(self.events) >= limit.records or self.bytes >= limit.bytes)
+
+
+def snapshot_tables(stored: Mapping[str, Json]) -> JsonObject:
+    """The tables of the snapshot that an offset names, with their positions."""
+    return as_object(json.loads(str(stored.get(SNAPSHOT_TABLES) or "{}")), SNAPSHOT_TABLES)
+
+
+class ChangeReader(SourceReader, Generic[Event]):
+    """Reads one database for one connector."""
+
+    def __init__(self, settings: ChangeSettings) -> None:
+        self._settings = settings
+        self._key = partition_key({"server": settings.prefix})
+        self._ready = False
+        self._drained: Drained[Event] = Drained()
+        self._beaten = time.monotonic()
+
+    # -- what each kind of database does
+
+    @abstractmethod
+    def _prepare(self, stored: Mapping[str, Json]) -> None:
+        """Checks the server, and that it still has what follows an offset."""
+
+    @abstractmethod
+    def _is_complete(self, stored: Mapping[str, Json]) -> bool:
+        """Whether the snapshot is done."""
+
+    @abstractmethod
+    def _plan_table(self, stored: Mapping[str, Json]) -> JsonObject:
+        """The offset after the next table of the snapshot."""
+
+    @abstractmethod
+    def _drain(self, stored: Mapping[str, Json], limit: ReadLimit) -> None:
+        """Fills `_drained` from the log: whole transactions until the limit; one that is larger is cut."""
+
+    @abstractmethod
+    def _beat(self, stored: Mapping[str, Json]) -> JsonObject:
+        """The offset of a heartbeat, when there was nothing to read."""
+
+    @abstractmethod
+    def _ask(self, sql: str) -> object:
+        """Runs a statement."""
+
+    @abstractmethod
+    def _read_table(self, table: TableId) -> Iterator[Read]:
+        """The rows of a table as the snapshot has them."""
+
+    @abstractmethod
+    def _change(self, event: Event) -> Change:
+        """The change of an event."""
+
+    # -- planning
+
+    def latest_offsets(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        stored = start.get(self._key, {})
+        if not self._ready:
+            self._prepare(stored)
+            self._ready = True
+        if not self._is_complete(stored):
+            return {**start, self._key: self._plan_table(stored)}
+        if self._settings.snapshot_mode == "initial_only":
+            return start
+        self._drained = Drained()
+        self._drain(stored, limit)
+        if self._drained.events:
+            return {**start, self._key: self._drained.offset}
+        if not self._beat_is_due():
+            return start
+        self._beaten = time.monotonic()
+        if self._settings.heartbeat_query:
+            self._ask(self._settings.heartbeat_query)
+        return {**start, self._key: self._beat(stored)}
+
+    def _beat_is_due(self) -> bool:
+        every_ms = self._settings.heartbeat_ms
+        return bool(every_ms) and time.monotonic() - self._beaten >= every_ms / 1000
+
+    # -- reading
+
+    def splits(self, start: Offsets, end: Offsets, max_splits: int) -> Sequence[str]:
+        """A table of the snapshot, or what was drained; one connection gives them in order."""
+        if self._drained.events:
+            return ["stream"]
+        stored = start.get(self._key, {})
+        if not self._is_complete(stored):
+            before = snapshot_tables(stored)
+            return [f"table {name}" for name in snapshot_tables(end[self._key]) if name not in before]
+        return ["heartbeat"]
+
+    def read(self, split: str) -> Iterator[Read]:
+        if split == "stream":
+            for event in self._drained.events:
+                yield from records_of_change(self._change(event), tombstones=self._settings.tombstones)
+        elif split == "heartbeat":
+            yield heartbeat(self._settings.prefix, self._settings.heartbeat_prefix)
+        else:
+            schema, _, name = split.removeprefix("table ").partition(".")
+            yield from self._read_table(TableId(name, schema))
+
+    def commit(self, end: Offsets) -> None:
+        self._drained.events = []
