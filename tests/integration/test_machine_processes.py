@@ -110,9 +110,17 @@ def test_two_processes_of_one_file_are_two_brokers_that_share_a_port(
     partitions = admin.list_topics("spread", timeout=30).topics["spread"].partitions.values()
     assert {partition.leader for partition in partitions} == {1, 1001}
 
+    assert "2 brokers on 1: 127.0.0.1 (1, 1001)" in said("doctor", shared)
+    assert "2 brokers on 1 machine," in said("top", shared, "--iterations", "1", "--interval", "0.05")
+
     sent = produce_while_restarting(machine, shared)
     assert sorted(read_all(shared)) == sorted(sent)
     assert machine.stop() == 0
+
+
+def said(tool: str, bootstrap: str, *words: str) -> str:
+    command = [sys.executable, "-m", "ottla", tool, "--bootstrap-server", bootstrap, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def produce_while_restarting(machine: Machine, shared: str) -> list[bytes]:

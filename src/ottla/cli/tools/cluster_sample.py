@@ -32,6 +32,8 @@ class Sample:
     headless: list[str] = field(default_factory=list)
     nodes: list[NodeNumbers] = field(default_factory=list)
     """Nodes that show their metrics over HTTP."""
+    hosts: dict[int, str] = field(default_factory=dict)
+    """The host that each broker advertises."""
 
 
 def take(cluster: Cluster, *, internal: bool = False) -> Sample:
@@ -40,6 +42,7 @@ def take(cluster: Cluster, *, internal: bool = False) -> Sample:
     sample = Sample(
         time.monotonic(), [node.address for node in cluster.nodes().values()], metadata.controller_id
     )
+    sample.hosts = {node.id: node.host for node in cluster.nodes().values()}
     wanted: list[Partition] = []
     for topic in metadata.topics:
         for each in topic.partitions:

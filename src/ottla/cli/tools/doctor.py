@@ -13,6 +13,7 @@ import click
 from ottla import __version__
 from ottla.admin.connection import ConnectionFailed, Node
 from ottla.admin.log_dirs import describe_log_dirs
+from ottla.admin.machines import by_machine, is_shared, on_one_machine
 from ottla.admin.quorum import describe_quorum
 from ottla.cli.findings import FAIL, OK, WARN, Finding, show, some
 from ottla.cli.tools.base import Flags, Session, parse_bootstrap, tool
@@ -68,6 +69,7 @@ def _examine(session: Session) -> Iterator[Finding]:
     yield from _brokers(session)
     yield from _quorum(session)
     yield from _partitions(session)
+    yield from _machines(session)
     yield from _disks(session)
 
 
@@ -242,6 +244,35 @@ def _partitions(session: Session) -> Iterator[Finding]:
         )
     if not headless and not lacking:
         yield Finding("partitions", OK, f"all {count} have a leader and all their replicas")
+
+
+def _machines(session: Session) -> Iterator[Finding]:
+    """Brokers that share a host, and partitions that a single machine could take with it."""
+    hosts = {node.id: node.host for node in session.cluster.nodes().values()}
+    machines = by_machine(hosts)
+    if not is_shared(machines):
+        return
+    text = f"{len(hosts)} brokers on {len(machines)}: " + some(
+        [f"{host} ({', '.join(map(str, brokers))})" for host, brokers in machines.items()]
+    )
+    if len(machines) == 1:
+        yield Finding("machines", OK, text)
+        return
+    together = [
+        f"{topic.name}-{each.partition_index}"
+        for topic in session.cluster.metadata().topics
+        for each in topic.partitions
+        if on_one_machine(each.replica_nodes, hosts)
+    ]
+    if together:
+        yield Finding(
+            "machines",
+            WARN,
+            f"{text}; {len(together)} partitions have all replicas on one machine: {some(together)}",
+            "move replicas to other machines: `ottla reassign-partitions --generate`, then `--execute`",
+        )
+    else:
+        yield Finding("machines", OK, text)
 
 
 def _disks(session: Session) -> Iterator[Finding]:

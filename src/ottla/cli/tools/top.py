@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ottla.admin.machines import by_machine, is_shared
 from ottla.cli.tools.base import Flags, Session, tool
 from ottla.cli.tools.cluster_sample import Sample, group_rates, take, topic_rates
 from ottla.cli.tools.failures import UsageProblem
@@ -82,6 +83,7 @@ def _document(before: Sample, now: Sample) -> dict[str, object]:
         "topics": [asdict(each) for each in topic_rates(before, now)],
         "groups": [asdict(each) for each in group_rates(before, now)],
         "nodes": [asdict(each) for each in now.nodes],
+        "machines": by_machine(now.hosts),
         "underReplicated": now.lacking,
         "offline": now.headless,
     }
@@ -89,8 +91,14 @@ def _document(before: Sample, now: Sample) -> dict[str, object]:
 
 def _summary(before: Sample, now: Sample) -> str:
     topics = topic_rates(before, now)
+    machines = by_machine(now.hosts)
+    where = (
+        f" on {len(machines)} {'machine' if len(machines) == 1 else 'machines'}"
+        if is_shared(machines)
+        else ""
+    )
     return (
-        f"{len(now.brokers)} brokers, {len(topics)} topics, {len(now.ends)} partitions:"
+        f"{len(now.brokers)} brokers{where}, {len(topics)} topics, {len(now.ends)} partitions:"
         f" {sum(each.records_per_s for each in topics):,.0f} records/s,"
         f" {size_text(sum(each.bytes_per_s for each in topics))}/s;"
         f" {len(now.lacking)} under-replicated, {len(now.headless)} without a leader"
@@ -137,6 +145,33 @@ def _node_cells(before: Sample, now: Sample) -> list[list[str]]:
     ]
 
 
+def _machine_cells(before: Sample, now: Sample) -> list[list[str]]:
+    """Machines that run several brokers: what their brokers show, added up."""
+    machines = by_machine(now.hosts)
+    if not is_shared(machines):
+        return []
+    earlier = {each.node_id: each.requests for each in before.nodes}
+    shown = {each.node_id: each for each in now.nodes}
+    passed_s = max(now.moment_s - before.moment_s, 0.001)
+    cells = []
+    for host, brokers in machines.items():
+        mine = [shown[each] for each in brokers if each in shown]
+        answered = sum(max(each.requests - earlier.get(each.node_id, each.requests), 0) for each in mine)
+        numbers = (
+            [
+                f"{sum(each.busy for each in mine):.2f} cores",
+                f"{answered / passed_s:,.0f}",
+                f"{sum(each.connections for each in mine):,.0f}",
+                size_text(sum(each.memory_bytes for each in mine)),
+            ]
+            if mine
+            else ["-"] * 4
+        )
+        cells.append([host, ", ".join(map(str, brokers)), *numbers])
+    return cells[:_ROWS]
+
+
+_MACHINE_TITLES: Final = ("MACHINE", "BROKERS", "BUSY", "REQUESTS/S", "CONNECTIONS", "MEMORY")
 _TOPIC_TITLES: Final = ("TOPIC", "PARTITIONS", "RECORDS/S", "BYTES/S", "RECORDS", "SIZE")
 _GROUP_TITLES: Final = ("GROUP", "STATE", "RECORDS/S", "LAG")
 _NODE_TITLES: Final = (
@@ -160,6 +195,7 @@ def _lines(before: Sample, now: Sample) -> list[str]:
     for titles, rows in (
         (_TOPIC_TITLES, _topic_cells(before, now)),
         (_GROUP_TITLES, _group_cells(before, now)),
+        (_MACHINE_TITLES, _machine_cells(before, now)),
         (_NODE_TITLES, _node_cells(before, now)),
     ):
         if rows:
@@ -185,6 +221,7 @@ def _page(session: Session, before: Sample, now: Sample) -> Group:
     for titles, rows in (
         (_TOPIC_TITLES, _topic_cells(before, now)),
         (_GROUP_TITLES, _group_cells(before, now)),
+        (_MACHINE_TITLES, _machine_cells(before, now)),
         (_NODE_TITLES, _node_cells(before, now)),
     ):
         table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.admin.configs import describe_configs
+from ottla.admin.machines import by_machine, is_shared
 from ottla.admin.quorum import describe_features
 from ottla.console.web import NotFound, Values, View, page
 from ottla.wire.enums import ConfigResourceType
@@ -38,10 +40,40 @@ def _loads(view: View) -> dict[int, dict[str, float]]:
 async def nodes(view: View) -> Values:
     """All brokers."""
     bootstrap = view.cluster.bootstrap
+    loads = _loads(view)
     return {
-        "loads": _loads(view),
+        "loads": loads,
+        "machines": _machines(view, loads),
         "commands": [f"ottla cluster list-endpoints --bootstrap-server {bootstrap}"],
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A host that several brokers advertise, with their numbers added up."""
+
+    host: str
+    nodes: list[NodeState]
+    led: float
+    partitions: float
+    rate: float
+    used: int
+
+
+def _machines(view: View, loads: dict[int, dict[str, float]]) -> list[Machine]:
+    """The machines of the cluster, if one of them runs several brokers."""
+    nodes = view.state.nodes
+    machines = by_machine({node.node_id: node.host for node in nodes.values()})
+    if not is_shared(machines):
+        return []
+    found = []
+    for host, brokers in machines.items():
+        led, partitions, rate = (
+            sum(loads[each][name] for each in brokers) for name in ("led", "partitions", "rate")
+        )
+        used = sum(directory.used for each in brokers for directory in nodes[each].directories)
+        found.append(Machine(host, [nodes[each] for each in brokers], led, partitions, rate, used))
+    return found
 
 
 def _node(view: View) -> NodeState:
