@@ -1,8 +1,8 @@
 """The receiver-based source of DStreams: Spark tasks that live long, read partitions, and store what they read.
 
-A receiver writes records as a block into the checkpoint directory (the write-ahead log), then commits their offsets
-to the group. Each batch takes the blocks that are new. Blocks carry their offsets: a receiver that starts again
-continues after what is stored, so nothing is lost and nothing stored twice.
+A receiver writes records as a block into the checkpoint directory (the write-ahead log, `dstream_blocks.py`), then
+commits their offsets to the group. Each batch takes the blocks that are new. Blocks carry their offsets: a receiver
+that starts again continues after what is stored, so nothing is lost and nothing stored twice.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,10 +18,10 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from ottla.pipeline.dstream_blocks import Block, BlockLog, BlockName
 from ottla.pipeline.dstream_context import Settings, read_with, resolved
 from ottla.pipeline.dstream_source import BatchSource
 from ottla.pipeline.failures import PipelineError
-from ottla.pipeline.shared_files import SharedFiles
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -40,17 +39,8 @@ _LOOK_S: Final = 0.5
 _RESTART_S: Final = 2.0
 _TIMEOUT_S: Final = 30.0
 _NEW_PARTITIONS_S: Final = 30.0
-_STOP: Final = "stop"
 
 Decoders = tuple[Callable[[bytes | None], object], Callable[[bytes | None], object]]
-
-
-class _Stored(msgspec.Struct, frozen=True):
-    """The content of a block file: records of one topic, and where their partitions continue."""
-
-    topic: str
-    next: dict[int, int]
-    records: list[tuple[bytes | None, bytes | None]]
 
 
 class _Batch(msgspec.Struct, frozen=True):
@@ -101,12 +91,12 @@ class ReceiverSource(BatchSource[_Batch]):
         """What a checkpoint holds; the first batch after a restart starts the receivers again."""
         return {**super().state(), "topics": self._topics, "decoders": self._decoders}
 
-    def _blocks(self) -> SharedFiles:
+    def _blocks(self) -> BlockLog:
         if self.directory is None:
             raise PipelineError(
                 "createStream stores what it receives in the checkpoint directory: call ssc.checkpoint(directory)"
             )
-        return SharedFiles(self.directory)
+        return BlockLog(self.directory)
 
     def _attach(self, context: SparkContext, running: JavaObject) -> None:
         if self._supervisor is None:
@@ -117,23 +107,33 @@ class ReceiverSource(BatchSource[_Batch]):
         before: Mapping[str, int] = {} if newest is None else newest.last
         last = dict(before)
         names = []
-        for name in self._blocks().names():
-            receiver, number = _parse(name)
-            if receiver is not None and number > before.get(receiver, -1):
-                names.append(name)
-                last[receiver] = max(last.get(receiver, -1), number)
+        for block in self._counting():
+            if block.number > before.get(block.receiver, -1):
+                names.append(str(block))
+                last[block.receiver] = max(last.get(block.receiver, -1), block.number)
         return _Batch(names, last)
+
+    def _counting(self) -> list[BlockName]:
+        """The blocks that count; a run that is being closed is not read meanwhile."""
+        if self._supervisor is None:
+            return self._blocks().blocks()
+        with self._supervisor.closing:
+            return self._blocks().blocks()
 
     def _forgotten(self, batches: Sequence[_Batch], newest: _Batch | None) -> None:
         """Delete their blocks, but each receiver's last: it counts from there."""
-        files = self._blocks()
-        for name in (name for batch in batches for name in batch.blocks):
-            receiver, number = _parse(name)
-            if newest is not None and receiver is not None and number < newest.last.get(receiver, -1):
-                files.delete(name)
+        log = self._blocks()
+        old = {name for batch in batches for name in batch.blocks}
+        for block in log.blocks() if old and newest is not None else ():
+            if (
+                str(block) in old
+                and newest is not None
+                and block.number < newest.last.get(block.receiver, -1)
+            ):
+                log.files.delete(str(block))
 
     def _rdd(self, batch: _Batch, tick: RDD[object]) -> RDD[object]:
-        directory, decoders = self._blocks().directory, self._decoders
+        directory, decoders = self._blocks().files.directory, self._decoders
         return read_with(tick, batch.blocks, lambda names: _read_blocks(directory, names, decoders))
 
 
@@ -144,16 +144,18 @@ class _Supervisor:
         self,
         context: SparkContext,
         running: JavaObject,
-        files: SharedFiles,
+        log: BlockLog,
         topics: Mapping[str, int],
         settings: Settings,
     ) -> None:
         self._context = context
         self._running = running
-        self._files = files
+        self._log = log
         self._receivers = _receivers(topics)
         self._settings = settings
-        self._run = uuid.uuid4().hex
+        self._run: int | None = None
+        self.closing = threading.Lock()
+        """Held while a run begins. Between the look at the earlier runs' blocks and the note, none may be dealt."""
         self._stopped = threading.Event()
 
     def start(self) -> None:
@@ -164,13 +166,15 @@ class _Supervisor:
             InheritableThread(target=target, daemon=True).start()
 
     def _run_receivers(self) -> None:
-        directory, settings, run = self._files.directory, self._settings, self._run
-        group = f"ottla-receivers-{run}"
+        directory, settings = self._log.files.directory, self._settings
         while not self._stopped.is_set():
             try:
+                with self.closing:
+                    self._run = run = self._log.open_run()
+                group = f"ottla-receivers-{directory}-{run}"
                 self._context.setJobGroup(group, f"receivers into {directory}", interruptOnCancel=True)
                 jobs = self._context.parallelize(self._receivers, len(self._receivers))
-                jobs.foreachPartition(lambda mine: _receive_all(mine, directory, settings, run))
+                jobs.foreachPartition(_task(directory, settings, run))
             except Exception as error:  # noqa: BLE001 - a receiver that failed starts again
                 if self._stopped.wait(_RESTART_S):
                     return
@@ -186,42 +190,52 @@ class _Supervisor:
             if stopped:
                 self._stopped.set()
         with suppress(OSError):
-            self._files.write(f"{_STOP}-{self._run}", b"")
+            if self._run is not None:
+                self._log.stop(self._run)
 
 
-def _receive_all(mine: Iterable[_Receiver], directory: str, settings: Settings, run: str) -> None:
-    for receiver in mine:
-        _receive(receiver, directory, settings, run)
+def _task(directory: str, settings: Settings, run: int) -> Callable[[Iterable[_Receiver]], None]:
+    def receive_all(mine: Iterable[_Receiver]) -> None:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        if task is not None and task.attemptNumber() > 0:
+            # The first attempt may still run on an executor that Spark has lost. Only a new run can take its place.
+            raise PipelineError("a receiver is not tried again: all of them start as a new run")
+        for receiver in mine:
+            _receive(receiver, directory, settings, run)
+
+    return receive_all
 
 
-def _receive(receiver: _Receiver, directory: str, settings: Settings, run: str) -> None:
-    """A receiver's task: read, store, commit, until the file that ends this run appears."""
-    files = SharedFiles(directory)
+def _receive(receiver: _Receiver, directory: str, settings: Settings, run: int) -> None:
+    """A receiver's task: read, store, commit, until its run is stopped or a newer one begins."""
+    log = BlockLog(directory)
     consumer = Consumer(resolved(settings))
     try:
-        number = 1 + max(
-            (n for name in files.names() for r, n in [_parse(name)] if r == receiver.name), default=-1
-        )
+        number = log.next_number(receiver.name)
+        ends: dict[int, int] = {}
         assigned: list[int] = []
         look_again_at = 0.0
-        while f"{_STOP}-{run}" not in files.names():
+        while not log.is_stopped(run):
             if time.monotonic() >= look_again_at:
                 look_again_at = time.monotonic() + _NEW_PARTITIONS_S
                 wanted = _partitions(consumer, receiver)
                 if wanted != assigned:
                     assigned = wanted
-                    consumer.assign(_positions(consumer, receiver, files, settings, wanted))
+                    known = {**log.ends(receiver.topic), **ends}
+                    positions = _positions(consumer, receiver, known, settings, wanted)
+                    ends = {one.partition: one.offset for one in positions}
+                    consumer.assign(positions)
             messages = _good(consumer.consume(_MOST_RECORDS, _BLOCK_S))
             if messages:
-                stored = _Stored(
-                    receiver.topic,
-                    {cast("int", m.partition()): cast("int", m.offset()) + 1 for m in messages},
-                    [(m.key(), m.value()) for m in messages],
-                )
-                files.write(f"{receiver.name}-{number:012}", msgspec.msgpack.encode(stored))
+                new = {cast("int", m.partition()): cast("int", m.offset()) + 1 for m in messages}
+                ends.update(new)
+                records = [(m.key(), m.value()) for m in messages]
+                log.write(BlockName(receiver.name, number, run), Block(receiver.topic, dict(ends), records))
                 number += 1
-                ends = [TopicPartition(receiver.topic, part, end) for part, end in stored.next.items()]
-                consumer.commit(offsets=ends, asynchronous=False)
+                offsets = [TopicPartition(receiver.topic, part, end) for part, end in new.items()]
+                consumer.commit(offsets=offsets, asynchronous=False)
     finally:
         consumer.close()
 
@@ -245,20 +259,20 @@ def _partitions(consumer: Consumer, receiver: _Receiver) -> list[int]:
 
 
 def _positions(
-    consumer: Consumer, receiver: _Receiver, files: SharedFiles, settings: Settings, partitions: list[int]
+    consumer: Consumer,
+    receiver: _Receiver,
+    stored: Mapping[int, int],
+    settings: Settings,
+    partitions: list[int],
 ) -> list[TopicPartition]:
-    """Where to read on: after what is stored or committed, whichever is further; else by `auto.offset.reset`."""
-    stored: dict[int, int] = {}
-    for name in files.names():
-        data = files.read(name) if _parse(name)[0] is not None else None
-        block = None if data is None else msgspec.msgpack.decode(data, type=_Stored)
-        if block is not None and block.topic == receiver.topic:
-            for partition, end in block.next.items():
-                stored[partition] = max(stored.get(partition, -1), end)
+    """Where to read on: after what is stored; else where the group has committed; else by `auto.offset.reset`.
+
+    What is stored decides: a task of an earlier run may have committed more than the blocks that count.
+    """
     asked = [TopicPartition(receiver.topic, one) for one in partitions]
     places = []
     for committed in consumer.committed(asked, timeout=_TIMEOUT_S):
-        at = max(int(committed.offset), stored.get(committed.partition, -1))
+        at = stored.get(committed.partition, int(committed.offset))
         if at < 0:
             low, high = consumer.get_watermark_offsets(committed, timeout=_TIMEOUT_S)
             at = low if settings["auto.offset.reset"] == "earliest" else high
@@ -268,17 +282,11 @@ def _positions(
 
 def _read_blocks(directory: str, names: Iterable[str], decoders: Decoders) -> Iterator[object]:
     """A batch's task: the decoded records of some blocks."""
-    files = SharedFiles(directory)
+    log = BlockLog(directory)
     decode_key, decode_value = decoders
     for name in names:
-        data = files.read(name)
-        if data is None:
+        block = log.read(name)
+        if block is None:
             raise PipelineError(f"the block {name} is not in {directory} any more")
-        for key, value in msgspec.msgpack.decode(data, type=_Stored).records:
+        for key, value in block.records:
             yield decode_key(key), decode_value(value)
-
-
-def _parse(name: str) -> tuple[str | None, int]:
-    """The receiver and number of a block's name; None for other files."""
-    receiver, dash, number = name.partition("-")
-    return (receiver, int(number)) if dash and number.isdigit() and receiver != _STOP else (None, -1)
