@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.errors import ApiException
 from ottla.replica.partition import ACKS_ALL
 
 if TYPE_CHECKING:
@@ -111,6 +112,18 @@ class CoordinatedPartitions:
     def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
         self._clock = clock
         self._replicas = replicas
+
+    def prepare(self, topic: TopicName, partition: int, proceed: Callable[[], None]) -> None:
+        """A new internal topic has many logs: a thread creates them, so that they do not hold up the loop."""
+        try:
+            found = self._replicas.find((topic, partition))
+        except ApiException:
+            proceed()
+            return
+        if found.log is None:
+            self._replicas.make_ready([found], 0, proceed)
+        else:
+            proceed()
 
     def open(self, topic: TopicName, partition: int) -> CoordinatedPartition:
         found = self._replicas.find((topic, partition))

@@ -51,4 +51,9 @@ class CoordinatorPartition(Protocol):
 class CoordinatorPartitions(Protocol):
     """Finds the partitions of one coordinator's topic."""
 
-    def open(self, topic: TopicName, partition: int) -> CoordinatorPartition: ...
+    def prepare(self, topic: TopicName, partition: int, proceed: Callable[[], None]) -> None:
+        """Call back when `open` need not create the log; at once where there is nothing to prepare."""
+
+    def open(self, topic: TopicName, partition: int) -> CoordinatorPartition:
+        """The partition with its log. Raises what a request to it would get."""
+        ...

@@ -53,7 +53,15 @@ class CoordinatorRuntime(Generic[S]):
     broker does not lead the partition), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (it cannot write now).
     """
 
-    __slots__ = ("_context", "_hosts", "_image", "_loads", "_reload_in_new_epoch", "_scheduled")
+    __slots__ = (
+        "_context",
+        "_hosts",
+        "_image",
+        "_loads",
+        "_partitions",
+        "_reload_in_new_epoch",
+        "_scheduled",
+    )
 
     def __init__(
         self,
@@ -77,6 +85,7 @@ class CoordinatorRuntime(Generic[S]):
         `reload_in_new_epoch`: the shard's state depends on the leader epoch.
         """
         self._image = image
+        self._partitions = partitions
         self._reload_in_new_epoch = reload_in_new_epoch
         self._hosts: dict[int, ShardHost[S]] = {}
         self._loads: deque[ShardHost[S]] = deque()
@@ -110,13 +119,16 @@ class CoordinatorRuntime(Generic[S]):
                 return
             host.close()
         host = self._hosts[partition] = ShardHost(self._context, partition, leader_epoch)
+        self._partitions.prepare(self._context.topic, partition, partial(self._load_soon, host))
+
+    def _load_soon(self, host: ShardHost[S]) -> None:
         self._loads.append(host)
         if not self._scheduled:
             self._scheduled = True
             self._context.clock.call_later(0.0, self._load_some)
 
     def _load_some(self) -> None:
-        """Opening a log takes time, and there are many logs: open a few per turn of the loop."""
+        """There are many logs, and each takes time to open: a few per turn of the loop."""
         clock = self._context.clock
         end = clock.monotonic() + LOAD_SLICE_S
         try:

@@ -153,6 +153,9 @@ class RuntimeRig:
         self.logs = LogRig(cleanup_policy="compact", **options.pop("topic", {}))
         self.partition = LogPartition(self.logs.log)
         self.executor = Inline()
+        self.opened = 0
+        self.unprepared: list[Callable[[], None]] | None = None
+        """Set it to a list to keep partitions unprepared: it then holds what to call."""
         self.image = MetadataImage(offset=0)
         self._options = {"linger_ms": 0, **options}
         self._new_shard = new_shard
@@ -173,8 +176,15 @@ class RuntimeRig:
         )
         return runtime
 
+    def prepare(self, topic: str, partition: int, proceed: Callable[[], None]) -> None:
+        if self.unprepared is None:
+            proceed()
+        else:
+            self.unprepared.append(proceed)
+
     def open(self, topic: str, partition: int) -> LogPartition:
         assert (topic, partition) == (TOPIC, 0)
+        self.opened += 1
         return self.partition
 
     def elect(self) -> None:

@@ -103,6 +103,17 @@ def test_while_it_loads_requests_are_told_so(rig: RuntimeRig) -> None:
     assert rig.read(lambda shard, now_ms: dict(shard.values)).get() == {"a": "1"}
 
 
+def test_a_log_that_does_not_exist_yet_is_created_before_the_shard_is_loaded() -> None:
+    rig = RuntimeRig(Store, SERDE)
+    rig.unprepared = []
+    rig.elect()
+    assert rig.opened == 0, "opening it would create it on the loop"
+    rig.unprepared.pop()()
+    rig.settle()
+    assert rig.opened == 1
+    assert rig.write(putting("a", "1")).get() == "a=1"
+
+
 def test_what_an_abandoned_load_reads_is_dropped(rig: RuntimeRig) -> None:
     rig.write(putting("a", "1"))
     rig.runtime.resign(0)

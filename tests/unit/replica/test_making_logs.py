@@ -9,7 +9,9 @@ import pytest
 
 from ottla.api.base import NO_RESPONSE, PARKED
 from ottla.api.data import produce
+from ottla.broker.coordinator_log import CoordinatedPartitions
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.log.types import TopicPartition
 from ottla.replica import log_creation as making
 from ottla.testing.memfs import MemFs
@@ -335,3 +337,26 @@ def test_logs_loaded_from_disk_are_opened_in_slices(scene, monkeypatch):
     again.clock.advance(1)
     assert all(partition.log is not None for partition in again.replicas.partitions())
     assert not again.executor.waiting
+
+
+# -- coordinators
+
+
+def test_a_coordinator_waits_for_its_new_log_and_creates_none_on_the_loop() -> None:
+    scene = make_scene()
+    scene.create_topic("__consumer_offsets", 1)
+    partitions = CoordinatedPartitions(scene.replicas, scene.clock)
+    called: list[bool] = []
+    partition = scene.replicas.find((TopicName("__consumer_offsets"), 0))
+
+    def proceed() -> None:
+        called.append(partition.log is not None)
+
+    partitions.prepare(TopicName("__consumer_offsets"), 0, proceed)
+    scene.clock.advance(0)
+    assert called == []
+    assert threads(scene)
+    assert called == [True]
+    partitions.prepare(TopicName("__consumer_offsets"), 0, proceed)
+    partitions.prepare(TopicName("__consumer_offsets"), 1, lambda: called.append(False))
+    assert called == [True, True, False], "at once where there is nothing to create"
