@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import IO
 
 from confluent_kafka import Producer
 
@@ -184,9 +185,10 @@ def next_record(held: Iterable[tuple[int, Content]], offset: int) -> Content | N
     return next((one for at, one in held if at >= offset), None)
 
 
-def mirror_process(file: Path, *arguments: str) -> subprocess.Popen[bytes]:
+def mirror_process(file: Path, log: IO[bytes], *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "ottla", "mirror", "run", str(file), *arguments],
         stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
     )

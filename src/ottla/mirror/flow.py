@@ -10,17 +10,15 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from ottla.admin.cluster import Cluster
-from ottla.errors import ErrorCode
 from ottla.mirror import topics as topic_sync
 from ottla.mirror.config import FlowConfig
 from ottla.mirror.failures import LaneFenced, PartitionStopped
 from ottla.mirror.groups import Copy
 from ottla.mirror.lanes import Copied, LaneOutcome, Position, Share
 from ottla.mirror.ledger import Ledger, Note
-from ottla.mirror.ownership import Identity, LaneOwner
+from ottla.mirror.ownership import FENCED, Identity, LaneOwner
 from ottla.mirror.runners import Runner
 from ottla.mirror.runs import Run, RunMap
 from ottla.mirror.syncs import OffsetSyncs
@@ -36,8 +34,6 @@ from ottla.pipeline.fetching import (
 from ottla.pipeline.writer import Place
 
 _logger = logging.getLogger(__name__)
-
-_FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 
 
 @dataclass(slots=True)
@@ -337,7 +333,7 @@ class Flow:
     def _recover(self, outcome: LaneOutcome) -> None:
         """A lane ended in the middle: its writers are shut out, and the target says how far it came."""
         lane = self._lanes[outcome.lane]
-        if outcome.code in _FENCED:
+        if outcome.code in FENCED:
             raise LaneFenced(lane.owner.transactional_id, outcome.code)
         states = [
             state

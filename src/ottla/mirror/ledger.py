@@ -17,9 +17,11 @@ from ottla.admin.settings import ClusterSettings
 from ottla.connect.data.java_text import Ordered, to_json
 from ottla.connect.formats import Entry, offset_key, parse_offset_key
 from ottla.connect.topic_log import TopicLog, append
+from ottla.errors import ApiException
 from ottla.mirror import formats
 from ottla.mirror.config import FlowConfig
-from ottla.mirror.ownership import LaneOwner
+from ottla.mirror.failures import LaneFenced
+from ottla.mirror.ownership import FENCED, LaneOwner
 from ottla.mirror.runs import Run, RunMap
 from ottla.pipeline.writer import BatchWriter, Grant, Place
 
@@ -93,6 +95,7 @@ class Ledger:
 
     def __init__(self, flow: FlowConfig) -> None:
         self._flow = flow
+        self._driver_id = f"ottla-mirror-{flow.source}-{flow.target}-driver"
         self._settings: ClusterSettings = flow.target_settings
         self.notes: dict[Place, Note] = {}
         self.runs: dict[Place, RunMap] = {}
@@ -105,7 +108,7 @@ class Ledger:
     def open(self) -> None:
         """Takes the ledger over from an earlier driver, which can write no more, and reads it."""
         self._make()
-        owner = LaneOwner(self._brokers, self._flow.transactional_id(-1).removesuffix("--1") + "-driver")
+        owner = LaneOwner(self._brokers, self._driver_id)
         places = [Place(self._flow.offsets_topic, one) for one in range(self._notes_log.partitions)]
         identity = owner.fence([*places, Place(self._flow.runs_topic, 0)])
         grant = Grant(self._settings, producer_id=identity.producer_id, epoch=identity.epoch)
@@ -158,6 +161,16 @@ class Ledger:
     def write(self, notes: Mapping[Place, Note], dropped: Iterable[tuple[Place, Run]] = ()) -> None:
         """Writes the runs that changed, then the notes: a note never speaks of runs that are not there."""
         assert self._writer is not None
+        try:
+            self._write(self._writer, notes, dropped)
+        except ApiException as error:
+            if error.code in FENCED:
+                raise LaneFenced(self._driver_id, error.code) from error
+            raise
+
+    def _write(
+        self, writer: BatchWriter, notes: Mapping[Place, Note], dropped: Iterable[tuple[Place, Run]]
+    ) -> None:
         runs = [
             Entry(formats.run_key(place, run), formats.run_value(run))
             for place, known in self.runs.items()
@@ -165,13 +178,13 @@ class Ledger:
         ]
         runs += [Entry(formats.run_key(place, run), None) for place, run in dropped]
         if runs:
-            append(self._writer, self._flow.runs_topic, 1, runs)
-            self._writer.flush()
+            append(writer, self._flow.runs_topic, 1, runs)
+            writer.flush()
         changed = {place: note for place, note in notes.items() if self.notes.get(place) != note}
         entries = [Entry(note_key(self._flow.source, place), note.value()) for place, note in changed.items()]
         if entries:
-            append(self._writer, self._flow.offsets_topic, self._notes_log.partitions, entries)
-            self._writer.flush()
+            append(writer, self._flow.offsets_topic, self._notes_log.partitions, entries)
+            writer.flush()
             self.notes.update(changed)
 
     def close(self) -> None:

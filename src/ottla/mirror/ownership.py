@@ -26,9 +26,10 @@ _INIT_VERSION: Final = 5
 _ADD_VERSION: Final = 3
 _END_VERSION: Final = 4
 """Later versions add partitions by themselves and begin a new epoch at the end."""
-_FENCED: Final = frozenset(
+FENCED: Final = frozenset(
     {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 )
+"""The errors of a writer whose id was taken over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class LaneOwner:
             self._brokers.retrying(added, self._retry_s)
             self._brokers.retrying(ended, self._retry_s)
         except ApiException as error:
-            if error.code in _FENCED:
+            if error.code in FENCED:
                 raise LaneFenced(self.transactional_id, error.code) from error
             raise
         # Markers are written after the response. The coordinator gives the next epoch only when all of them are.
