@@ -31,6 +31,7 @@ _COMMANDS: Final = {
 }
 
 _KAFKA_SCRIPTS: Final = {
+    "kafka-mirror-maker": "ottla.mirror.legacy",
     "kafka-server-start": "ottla.cli.kafka_server",
     "kafka-server-stop": "ottla.cli.kafka_server",
 }

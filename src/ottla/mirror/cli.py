@@ -33,7 +33,7 @@ _LIVE_INTERVAL_S: Final = 0.5
 
 
 @contextmanager
-def _sentences() -> Iterator[None]:
+def failures_as_lines() -> Iterator[None]:
     """A failure is one line and exit code 1."""
     try:
         yield
@@ -67,27 +67,36 @@ def _targets(clusters: str | None) -> list[str] | None:
 @mirror.command()
 @_file
 @_clusters
+@click.argument("more", nargs=-1, metavar="")
 @click.option("--once", is_flag=True, help="Copy what is there, bring groups up to date, and end.")
 @click.option("--master", help="The Spark master that runs the lanes; none for threads of this process.")
-def run(file: str, clusters: str | None, once: bool, master: str | None) -> None:
+def run(file: str, clusters: str | None, more: tuple[str, ...], once: bool, master: str | None) -> None:
     """Run the flows of a file until Ctrl-C. Progress goes to standard error."""
+    if more and clusters is None:
+        raise click.UsageError(f"what is '{more[0]}'? A mirror takes one file")
+    with failures_as_lines():
+        # Kafka's script takes several names after --clusters.
+        targets = _targets(" ".join((clusters or "", *more))) or None
+        run_mirror(_config(file), targets=targets, once=once, master=master)
+
+
+def run_mirror(config: MirrorConfig, *, targets: list[str] | None, once: bool, master: str | None) -> None:
+    """Runs a mirror in the foreground; exits with 1 if a flow or a partition could not go on."""
     from ottla.mirror.mirror import Mirror
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s (%(name)s)")
-    with _sentences():
-        config = _config(file)
-        for warning in config.warnings:
-            click.echo(f"ottla mirror: {warning}", err=True)
-        work = Mirror(config, targets=_targets(clusters), once=once, make_runner=_runners(master))
-        ended = work.ended
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: ended.set())
-        if os.environ.get(_STOP_WITH_STDIN):
-            threading.Thread(target=_end_with_parent, args=(ended,), daemon=True).start()
-        names = ", ".join(one.config.name for one in work.drivers if one.config.enabled)
-        click.echo(f"mirror {names} starts", err=True)
-        work.start()
-        _watch(work)
+    for warning in config.warnings:
+        click.echo(f"ottla mirror: {warning}", err=True)
+    work = Mirror(config, targets=targets, once=once, make_runner=_runners(master))
+    ended = work.ended
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    if os.environ.get(_STOP_WITH_STDIN):
+        threading.Thread(target=_end_with_parent, args=(ended,), daemon=True).start()
+    names = ", ".join(one.config.name for one in work.drivers if one.config.enabled)
+    click.echo(f"mirror {names} starts", err=True)
+    work.start()
+    _watch(work)
     for failure in work.failures:
         click.echo(f"ottla mirror: {failure}", err=True)
     sys.exit(1 if work.failures else 0)
@@ -134,7 +143,7 @@ def plan(file: str, clusters: str | None, as_json: bool) -> None:
     """Say what each flow would mirror and make. Changes nothing."""
     from ottla.mirror.looking import plan_of
 
-    with _sentences():
+    with failures_as_lines():
         config = _config(file)
         found = [plan_of(flow) for flow in config.flows_into(_targets(clusters)) if flow.enabled]
         if as_json:
@@ -153,7 +162,7 @@ def status(file: str, clusters: str | None, as_json: bool) -> None:
     """Show how far each partition is copied: lag in records and seconds."""
     from ottla.mirror.looking import status_of
 
-    with _sentences():
+    with failures_as_lines():
         config = _config(file)
         now_ms = time.time_ns() // 1_000_000
         found = [status_of(flow, now_ms) for flow in config.flows_into(_targets(clusters)) if flow.enabled]
@@ -174,7 +183,7 @@ def offsets(file: str, clusters: str | None, group: str, as_json: bool) -> None:
     """Show where a group stands at the source, and where that is at the target."""
     from ottla.mirror.looking import offsets_of
 
-    with _sentences():
+    with failures_as_lines():
         config = _config(file)
         found = [offsets_of(flow, group) for flow in config.flows_into(_targets(clusters)) if flow.enabled]
         if as_json:

@@ -63,6 +63,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
 """MirrorMaker 2's keys and defaults, and a few of our own: the last ones, and group offsets, which MirrorMaker 2 leaves
 off."""
 
+RUNS_PREFIX: Final = "ottla-mirror-runs."
+
 _CHOICES: Final = {
     "offset-syncs.topic.location": ("source", "target"),
     "on.foreign.records": ("stop", "resume"),
@@ -91,6 +93,7 @@ _WITHOUT_EFFECT: Final = frozenset(
     }
 )
 _CLIENT_PREFIXES: Final = ("security.", "ssl.", "sasl.")
+_RESET: Final = "auto.offset.reset"
 _ROLES: Final = ("admin.", "consumer.", "producer.")
 _POLICIES: Final = ("DefaultReplicationPolicy", "IdentityReplicationPolicy")
 _FILTERS: Final = {
@@ -110,6 +113,8 @@ class FlowConfig:
     values: Mapping[str, str]
     source_settings: ClusterSettings
     target_settings: ClusterSettings
+    from_end: bool = False
+    """Whether topics without a note begin at their ends: `auto.offset.reset=latest` of the source's consumer."""
 
     @property
     def name(self) -> str:
@@ -172,7 +177,7 @@ class FlowConfig:
     @property
     def runs_topic(self) -> str:
         """At the target: the map of runs."""
-        return f"ottla-mirror-runs.{self.source}.internal"
+        return f"{RUNS_PREFIX}{self.source}.internal"
 
     @property
     def offset_syncs_topic(self) -> str:
@@ -280,8 +285,23 @@ def _flow(keys: Mapping[str, str], source: str, target: str) -> FlowConfig:
     for key in keys:
         if key.removeprefix(prefix).startswith("transforms"):
             raise MirrorError(f"{key}: a mirror copies records as they are, without transforms")
+    reset = next(
+        (
+            keys[key]
+            for key in (f"{prefix}consumer.{_RESET}", f"{source}.consumer.{_RESET}", f"consumer.{_RESET}")
+            if key in keys
+        ),
+        "earliest",
+    )
+    if reset not in ("earliest", "latest"):
+        raise MirrorError(f"{source}.consumer.{_RESET}={reset} must be earliest or latest")
     return FlowConfig(
-        source, target, values, _settings(keys, source, "consumer."), _settings(keys, target, "producer.")
+        source,
+        target,
+        values,
+        _settings(keys, source, "consumer."),
+        _settings(keys, target, "producer."),
+        reset == "latest",
     )
 
 

@@ -165,7 +165,8 @@ class Flow:
         states = []
         for place, topic in new.items():
             note, remote = self.ledger.notes.get(place), places[place]
-            upstream, downstream = first[place], ends[remote]
+            upstream = last[place] if self.config.from_end else first[place]
+            downstream = ends[remote]
             made_again = note is not None and note.topic_id not in ("", topic.topic_id)
             if made_again and not downstream:
                 # Its copy was deleted, too: both begin afresh.

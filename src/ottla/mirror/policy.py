@@ -63,7 +63,7 @@ class DefaultReplicationPolicy:
 
     def original_topic(self, topic: str) -> str:
         upstream = self.upstream_topic(topic)
-        return topic if upstream is None else self.original_topic(upstream)
+        return topic if upstream is None or upstream == topic else self.original_topic(upstream)
 
     def is_heartbeats(self, topic: str) -> bool:
         return self.original_topic(topic) == HEARTBEATS
@@ -73,8 +73,7 @@ class DefaultReplicationPolicy:
 
     def is_internal(self, topic: str) -> bool:
         ours = topic.startswith("mm2") and topic.endswith(self._internal_suffix)
-        connects = topic.endswith(("-internal", ".internal"))
-        return ours or self.is_checkpoints(topic) or topic.startswith(("__", ".")) or connects
+        return ours or self.is_checkpoints(topic) or topic.startswith(("__", "."))
 
     def offset_syncs_topic(self, alias: str) -> str:
         return f"mm2-offset-syncs{self._separator}{alias}{self._internal_suffix}"
@@ -111,9 +110,6 @@ class IdentityReplicationPolicy(DefaultReplicationPolicy):
 
     def upstream_topic(self, topic: str) -> str | None:
         return DefaultReplicationPolicy.upstream_topic(self, topic) if self._is_heartbeat(topic) else topic
-
-    def original_topic(self, topic: str) -> str:
-        return HEARTBEATS if self._is_heartbeat(topic) else topic
 
     @staticmethod
     def _is_heartbeat(topic: str) -> bool:

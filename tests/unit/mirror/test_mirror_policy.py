@@ -39,7 +39,7 @@ def test_the_identity_policy_keeps_names_but_for_heartbeats():
 
 @pytest.mark.parametrize(
     "topic",
-    ["__consumer_offsets", "mm2-offsets.A.internal", "A.checkpoints.internal", ".hidden", "x-internal"],
+    ["__consumer_offsets", "mm2-offsets.A.internal", "A.checkpoints.internal", ".hidden"],
 )
 def test_internal_topics_are_never_mirrored(topic):
     assert DefaultReplicationPolicy().is_internal(topic)

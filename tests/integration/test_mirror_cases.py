@@ -1,0 +1,209 @@
+"""What makes copying hard: holes of compaction, the broker's times, other writers, topics that are made again."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+from integration.mirror_world import (
+    assert_same_records,
+    commit,
+    committed,
+    connect,
+    copy_once,
+    keys,
+    make_topic,
+    next_record,
+    produce,
+    records,
+    write_file,
+)
+from ottla.admin.configs import describe_configs
+from ottla.admin.partitions import delete_records
+from ottla.admin.topics import delete_all_of
+from ottla.cli.main import main
+from ottla.mirror.config import mirror_config
+from ottla.mirror.mirror import Mirror
+from ottla.pipeline.writer import Place
+from ottla.wire.enums import ConfigResourceType
+
+DEADLINE_S = 60.0
+
+
+@pytest.fixture
+def world(start_ottla_broker):
+    source = start_ottla_broker("source", {"log.cleaner.backoff.ms": 50})
+    return source.bootstrap, start_ottla_broker("target").bootstrap
+
+
+def stopped(given: dict[str, str]) -> list[str]:
+    """What a mirror says that cannot go on."""
+    work = Mirror(mirror_config(given), once=True)
+    work.start()
+    assert work.wait(120)
+    return work.failures
+
+
+@pytest.mark.slow
+def test_holes_of_compaction_are_closed_and_groups_still_point_to_the_same_record(world):
+    source, target = world
+    make_topic(
+        source,
+        "state",
+        cleanup_policy="compact",
+        internal_segment_bytes="20000",
+        min_cleanable_dirty_ratio="0.01",
+    )
+    producer = Producer({"bootstrap.servers": source, "compression.type": "lz4", "batch.num.messages": 100})
+    for number in range(3000):
+        producer.produce(
+            "state",
+            key=b"key-%d" % (number % 700 if number % 3 else 5000 + number),
+            value=b"v%d" % number * 10,
+        )
+    assert producer.flush(60) == 0
+    deadline = time.monotonic() + DEADLINE_S
+    while not 0 < len(held := records(source, "state")[0]) < 2600:
+        assert time.monotonic() < deadline, "the source was not compacted"
+        threading.Event().wait(0.1)
+    # The cleaner may go on while the mirror works: what it has not copied yet may go away, the rest may not.
+    positions = range(0, 3001, 97)
+    for offset in positions:
+        commit(source, f"group-{offset}", {Place("state", 0): offset})
+    work = copy_once(keys(source, target, sync__topic__configs__enabled="false"))
+    (state,) = work.drivers[0].flow.partitions.values()
+    assert state.rebuilt > 0, "batches with holes were built again"
+    copies = records(target, "A.state")[0]
+    contents = [one for _, one in held]
+    assert all(one in contents for _, one in copies[:200])
+    last = {one[0]: one for _, one in held}
+    assert {one[0]: one for _, one in copies} == last
+    for offset in positions:
+        position = committed(target, f"group-{offset}")[Place("A.state", 0)]
+        expected = next_record(held, offset)
+        if expected is not None and expected in [one for _, one in copies]:
+            assert next_record(copies, position) == expected
+
+
+def test_times_of_the_broker_are_kept(world):
+    source, target = world
+    make_topic(source, "timed", message_timestamp_type="LogAppendTime")
+    produce(source, "timed", 100, codec="gzip")
+    copy_once(keys(source, target))
+    assert records(source, "timed") == records(target, "A.timed")
+
+
+def test_batches_that_the_target_finds_too_large_are_split(world):
+    source, target = world
+    make_topic(source, "large")
+    producer = Producer({"bootstrap.servers": source, "linger.ms": 200, "batch.size": 900_000})
+    for number in range(40):
+        producer.produce("large", value=b"%d" % number * 4000)
+    producer.flush()
+    make_topic(target, "A.large", max_message_bytes="60000")
+    copy_once(keys(source, target, sync__topic__configs__enabled="false"))
+    assert assert_same_records(source, "large", target, "A.large") == 40
+
+
+def test_records_of_others_at_the_target_stop_a_partition_or_are_passed_over(world):
+    source, target = world
+    make_topic(source, "orders")
+    make_topic(source, "fine")
+    produce(source, "orders", 50)
+    copy_once(keys(source, target))
+    produce(target, "A.orders", 5, start=7000)
+    produce(source, "orders", 50, start=100)
+    produce(source, "fine", 10)
+    (failure,) = stopped(keys(source, target))
+    assert "A.orders-0 holds at offset 50 another record than orders-0 at offset 50" in failure
+    assert assert_same_records(source, "fine", target, "A.fine") == 10, "other partitions go on"
+    copy_once(keys(source, target, on__foreign__records="resume"))
+    theirs = [one for _, one in records(source, "orders")[0]]
+    ours = [one for _, one in records(target, "A.orders")[0]]
+    assert ours == theirs[:50] + ours[50:55] + theirs[50:]
+    copy_once(keys(source, target, on__foreign__records="resume"))
+    assert len(records(target, "A.orders")[0]) == 105, "nothing is copied twice"
+
+
+def test_a_topic_that_was_made_again_stops_until_its_copy_is_deleted(world):
+    source, target = world
+    make_topic(source, "orders")
+    produce(source, "orders", 50)
+    copy_once(keys(source, target))
+    cluster = connect(source)
+    delete_all_of(cluster, ["orders"])
+    cluster.close()
+    make_topic(source, "orders")
+    produce(source, "orders", 20, start=500)
+    (failure,) = stopped(keys(source, target))
+    assert "the topic was deleted and created again at the source" in failure
+    cluster = connect(target)
+    delete_all_of(cluster, ["A.orders"])
+    cluster.close()
+    copy_once(keys(source, target))
+    assert records(source, "orders") == records(target, "A.orders")
+
+
+def test_what_the_source_deleted_is_skipped(world):
+    source, target = world
+    make_topic(source, "orders")
+    produce(source, "orders", 100)
+    cluster = connect(source)
+    delete_records(cluster, {("orders", 0): 33})
+    copy_once(keys(source, target))
+    assert assert_same_records(source, "orders", target, "A.orders") == 67
+    produce(source, "orders", 100, start=1000)
+    delete_records(cluster, {("orders", 0): 150})
+    commit(source, "late", {Place("orders", 0): 160})
+    copy_once(keys(source, target))
+    held, copies = records(source, "orders")[0], records(target, "A.orders")[0]
+    assert [one for _, one in copies][67:] == [one for _, one in held]
+    assert next_record(copies, committed(target, "late")[Place("A.orders", 0)]) == next_record(held, 160)
+    cluster.close()
+
+
+def test_settings_follow_the_source(world):
+    source, target = world
+    make_topic(source, "orders", retention_ms="86400000", min_insync_replicas="1")
+    copy_once(keys(source, target))
+    cluster = connect(target)
+    resource = (ConfigResourceType.TOPIC, "A.orders")
+    entries = {one.name: one for one in describe_configs(cluster, [resource])[resource]}
+    assert entries["retention.ms"].value == "86400000"
+    assert entries["min.insync.replicas"].source != 1, "left to the target"
+    cluster.close()
+
+
+def test_plan_status_and_offsets(world, tmp_path):
+    source, target = world
+    make_topic(source, "orders", 2)
+    produce(source, "orders", 100)
+    commit(source, "billing", {Place("orders", 0): 7})
+    file = str(write_file(tmp_path / "mm2.properties", keys(source, target)))
+    run = CliRunner().invoke
+
+    def lines(*words: str) -> str:
+        done = run(main, ["mirror", words[0], file, *words[1:]])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert (
+        lines("plan")
+        == "A->B: 1 topics, 2 partitions\n  orders -> A.orders  2 partitions  create\n  groups: billing\n"
+    )
+    assert lines("status").startswith("A->B: lag 100 records")
+    assert "A.orders" not in {one.name for one in connect(target).metadata(None).topics}, "nothing was made"
+    copy_once(keys(source, target))
+    assert lines("status").startswith("A->B: lag 0 records, 0.0 s")
+    assert "there" in lines("plan")
+    (flow,) = json.loads(lines("offsets", "--group", "billing", "--json"))
+    (position,) = flow["positions"]
+    assert (position["offset"], position["remoteOffset"], position["committed"]) == (7, 7, 7)
+    refused = run(main, ["mirror", "status", str(tmp_path / "none")])
+    assert refused.exit_code == 1
+    assert "cannot be read: No such file" in refused.output
