@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafka_suite.report import read_reports, summary
+import pytest
+
+from kafka_suite import run
+from kafka_suite.jvm import TestJvm
+from kafka_suite.report import closing_line, read_reports, summary
 from kafka_suite.run import LISTED
 
 REPORT = """<testsuite>
@@ -35,3 +39,40 @@ def test_every_test_that_is_left_out_has_one_reason() -> None:
     assert [row for row in rows if len(row) != 2 or not row[1].strip()] == []
     names = [name for name, _ in rows]
     assert len(names) == len(set(names))
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The classes that were started; one that is called Endless does not end."""
+    started: list[list[str]] = []
+
+    def run_class(jvm: TestJvm, names: list[str], directory: Path, limit_s: float) -> bool:
+        started.append(names)
+        (directory / "TEST-junit-jupiter.xml").write_text(REPORT)
+        return names != ["Endless"]
+
+    monkeypatch.setattr(run, "run_class", run_class)
+    return started
+
+
+def test_a_run_goes_on_with_the_classes_that_have_not_finished(tmp_path: Path, ran: list[list[str]]) -> None:
+    jvm = TestJvm("", None)
+    classes = run.by_outer_class(["B$Inner", "A", "B", "Endless"])
+    outcomes = run.run_all(classes, jvm, tmp_path, run.Limits(60, 600))
+    assert ran == [["A"], ["B", "B$Inner"], ["Endless"]]
+    assert closing_line(outcomes) == "3 passed, 4 failed, 3 skipped"
+    ran.clear()
+    assert run.run_all(classes, jvm, tmp_path, run.Limits(60, 600)) == outcomes
+    assert ran == [["Endless"]]
+
+
+def test_a_run_begins_no_class_after_its_limit(tmp_path: Path, ran: list[list[str]]) -> None:
+    outcomes = run.run_all({"A": ["A"]}, TestJvm("", None), tmp_path, run.Limits(60, 0))
+    assert ran == []
+    assert [(one.state, one.reason) for one in outcomes] == [("failed", "not reached: go on with --continue")]
+
+
+def test_a_class_that_is_listed_starts_no_jvm(tmp_path: Path, ran: list[list[str]]) -> None:
+    name = "kafka.server.BrokerMetricNamesTest"
+    outcomes = run.run_all({name: [name]}, TestJvm("", LISTED), tmp_path, run.Limits(60, 600))
+    assert ran == [] and closing_line(outcomes) == "0 passed, 0 failed, 1 skipped"
