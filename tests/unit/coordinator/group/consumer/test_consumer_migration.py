@@ -63,7 +63,9 @@ def test_a_member_of_the_new_protocol_upgrades_the_group() -> None:
     settle_mixed(rig, [new], [old])
     assert len(new.partitions) == len(old.partitions) == 2
     assert not new.partitions & old.partitions
-    assert rig.group.epoch == old.generation == new.epoch == epoch, "no step of a migration starts another epoch"
+    assert rig.group.epoch == old.generation == new.epoch == epoch, (
+        "no step of a migration starts another epoch"
+    )
 
 
 def test_a_classic_member_takes_what_is_free_only() -> None:
