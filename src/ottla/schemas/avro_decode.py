@@ -10,14 +10,21 @@ import dataclasses
 import struct
 from typing import Final, NoReturn, Protocol, cast
 
-from ottla.registry.avro_types import AvroType, Field
+from ottla.registry.avro_types import PRIMITIVES, AvroType, Field
 from ottla.registry.compat.avro import compare
 from ottla.schemas.avro_encode import field_default
-from ottla.schemas.avro_values import bad_length, block_count, logical_functions, read_long
+from ottla.schemas.avro_values import (
+    MAX_EMPTY_ITEMS,
+    bad_length,
+    block_count,
+    logical_functions,
+    read_long,
+)
 from ottla.schemas.dataclass_schemas import Classes
 from ottla.schemas.errors import IncompatibleSchema, InvalidData, SchemaError
 from ottla.schemas.values import Make, Value
 
+_IN_PLACE_INDENT: Final = 24
 _NUMBERS: Final = {"int": 0, "long": 1, "float": 2, "double": 3}
 
 
@@ -45,12 +52,14 @@ def compile_decoder(
     *,
     checked: bool = True,
     rows: bool = False,
+    texts: bool = True,
 ) -> Decoder:
     """A function from bytes and the position of the data to a value.
 
     `classes` makes objects of records, by the reader's full name; other records are dicts. Bytes that are not what
     the writer's schema says raise InvalidData, or one of DAMAGED without `checked`.
-    `rows` is for columns: a record is a tuple, and dates and times stay numbers.
+    `rows` is for columns: a record is a tuple, and dates and times stay numbers. With `texts` False its own texts stay
+    bytes, which Arrow checks for a whole column at once.
     """
     reader = writer if reader is None else reader
     if reader is not writer:
@@ -59,7 +68,7 @@ def compile_decoder(
             raise IncompatibleSchema(
                 "the reader's schema cannot read the writer's: " + "; ".join(one.message for one in found)
             )
-    compiler = _Compiler(classes or {}, rows=rows)
+    compiler = _Compiler(classes or {}, rows=rows, texts=texts)
     decode = compiler.top(writer, reader)
 
     if not checked:
@@ -82,9 +91,10 @@ def reason(error: Exception) -> object:
 
 
 class _Compiler:
-    def __init__(self, classes: Classes, *, rows: bool) -> None:
+    def __init__(self, classes: Classes, *, rows: bool, texts: bool) -> None:
         self._classes = classes
         self._rows = rows
+        self._texts = texts
         self._names: dict[tuple[int, int], str] = {}
         self._kept: list[AvroType] = []
         self._lines: list[str] = []
@@ -93,6 +103,7 @@ class _Compiler:
             "RL": read_long,
             "BC": block_count,
             "BAD": bad_length,
+            "ZZ": tuple((raw >> 1) ^ -(raw & 1) for raw in range(128)),
             "UD": struct.Struct("<d").unpack_from,
             "UF": struct.Struct("<f").unpack_from,
         }
@@ -102,9 +113,9 @@ class _Compiler:
             lines, value = self._record(writer, reader, "    ", top=True)
         else:
             lines, value = self._value(writer, reader, "    ")
-        source = "\n".join(
-            [*self._lines, "def decode(d, p=0):", "    end = len(d)", *lines, f"    return {value}"]
-        )
+        # Positions only grow, so one check at the end finds every length that leads beyond it. Slices there are short.
+        body = [*lines, f"    out = {value}", "    if p > end: raise BAD()", "    return out"]
+        source = "\n".join([*self._lines, "def decode(d, p=0):", "    end = len(d)", *body])
         exec(source, self.scope)
         return cast("Decoder", self.scope["decode"])
 
@@ -137,20 +148,31 @@ class _Compiler:
         return name
 
     def _value(
-        self, writer: AvroType, reader: AvroType, pad: str, *, inside: bool = False
+        self, writer: AvroType, reader: AvroType, pad: str, *, inside: bool = False, raw: bool = False
     ) -> tuple[list[str], str]:
-        """Statements that read a value, and the expression of it."""
+        """Statements that read a value, and the expression of it; texts stay bytes if it is `raw`."""
         if writer.kind == "union":
-            return self._writer_union(writer, reader, pad)
+            return self._writer_union(writer, reader, pad, raw=raw)
         if reader.kind == "union":
             reader = _branch_for(reader, writer)
         if writer.kind in ("array", "map", "record", "error") and not inside:
+            if self._in_place(writer, pad):
+                return self._block(writer, reader, pad)
             out = self._name()
             return [f"{pad}{out}, p = {self._function(writer, reader)}(d, p)"], out
         if writer.kind in ("array", "map"):
             return self._block(writer, reader, pad)
-        lines, value = self._plain(writer, pad)
+        lines, value = self._plain(writer, pad, raw=raw)
+        if raw and writer.kind in ("string", "bytes"):
+            return lines, value
         return self._converted(writer, reader, lines, value, pad)
+
+    def _in_place(self, one: AvroType, pad: str) -> bool:
+        """Whether an array or a map of plain items is read without a call. Python nests twenty blocks at most."""
+        plain = one.items is not None and (
+            one.items.kind in PRIMITIVES or one.items.kind in ("enum", "fixed")
+        )
+        return one.kind in ("array", "map") and plain and len(pad) <= _IN_PLACE_INDENT
 
     def _number(self, out: str, pad: str) -> list[str]:
         # Numbers of up to three bytes are read in place: a call costs as much as the rest of a field.
@@ -158,7 +180,7 @@ class _Compiler:
             f"{pad}{out} = d[p]",
             f"{pad}if {out} < 128:",
             f"{pad}    p += 1",
-            f"{pad}    {out} = ({out} >> 1) ^ -({out} & 1)",
+            f"{pad}    {out} = ZZ[{out}]",
             f"{pad}elif (y := d[p + 1]) < 128:",
             f"{pad}    p += 2",
             f"{pad}    {out} = ({out} & 127 | y << 7) >> 1 ^ -({out} & 1)",
@@ -168,7 +190,7 @@ class _Compiler:
             f"{pad}else: {out}, p = RL(d, p)",
         ]
 
-    def _plain(self, writer: AvroType, pad: str) -> tuple[list[str], str]:
+    def _plain(self, writer: AvroType, pad: str, *, raw: bool = False) -> tuple[list[str], str]:
         out = self._name()
         match writer.kind:
             case "null":
@@ -185,14 +207,18 @@ class _Compiler:
                 lines = [
                     f"{pad}{out} = d[p:p + {writer.size}]",
                     f"{pad}p += {writer.size}",
-                    f"{pad}if p > end: raise BAD()",
                 ]
             case _:
-                shown = "d[p:e].decode()" if writer.kind == "string" else "d[p:e]"
+                shown = "d[p:e].decode()" if writer.kind == "string" and not raw else "d[p:e]"
                 lines = [
-                    *self._number(out, pad),
-                    f"{pad}e = p + {out}",
-                    f"{pad}if {out} < 0 or e > end: raise BAD()",
+                    f"{pad}{out} = d[p]",
+                    f"{pad}if {out} < 128 and not {out} & 1:",
+                    f"{pad}    p += 1",
+                    f"{pad}    e = p + ({out} >> 1)",
+                    f"{pad}else:",
+                    f"{pad}    {out}, p = RL(d, p)",
+                    f"{pad}    e = p + {out}",
+                    f"{pad}    if e < p or e > end: raise BAD()",
                     f"{pad}{out} = {shown}",
                     f"{pad}p = e",
                 ]
@@ -240,7 +266,9 @@ class _Compiler:
         values: dict[str, str] = {}
         for field in writer.fields:
             target = wanted.get(field.name)
-            more, value = self._value(field.type, field.type if target is None else target.type, pad)
+            kind = field.type if target is None else target.type
+            raw = top and self._rows and not self._texts and is_text(kind)
+            more, value = self._value(field.type, kind, pad, raw=raw)
             lines += more
             if target is not None:
                 if not value.isidentifier() and value != "None":
@@ -284,28 +312,48 @@ class _Compiler:
         least = _least_bytes(writer.items, set()) + (1 if is_map else 0)
         head = [
             f"{pad}{out} = {'{}' if is_map else '[]'}",
-            f"{pad}{count}, p = BC(d, p, {least})",
-            f"{pad}while {count}:",
+            f"{pad}while {count} := d[p]:",
+            f"{pad}    if {count} < 128 and not {count} & 1 and ({count} >> 1) * {least or 1} <= end - p:",
+            f"{pad}        p += 1",
+            f"{pad}        {count} >>= 1",
+            f"{pad}    else:",
+            f"{pad}        {count}, p = BC(d, p, {least})",
+            f"{pad}        if not {count}:",
+            f"{pad}            p -= 1",
+            f"{pad}            break",
             f"{pad}    for _ in range({count}):",
         ]
+        if not least:
+            # Items without bytes could be repeated in many blocks.
+            head.insert(-1, f"{pad}    if len({out}) + {count} > {MAX_EMPTY_ITEMS}: raise BAD()")
         if is_map:
             keys, key = self._plain(AvroType("string"), inner)
             body = [*keys, *lines, f"{inner}{out}[{key}] = {value}"]
         else:
             body = [*lines, f"{inner}{out}.append({value})"]
-        return [*head, *body, f"{pad}    {count}, p = BC(d, p, {least})"], out
+        return [*head, *body, f"{pad}p += 1"], out
 
-    def _writer_union(self, writer: AvroType, reader: AvroType, pad: str) -> tuple[list[str], str]:
+    def _writer_union(
+        self, writer: AvroType, reader: AvroType, pad: str, *, raw: bool = False
+    ) -> tuple[list[str], str]:
         out, at = self._name(), self._name()
-        lines = self._number(at, pad)
+        # The byte of a branch is twice its number.
+        lines = [f"{pad}{at} = d[p]", f"{pad}p += 1"]
+        lines += [f"{pad}if {at} > 127:", f"{pad}    {at}, p = RL(d, p - 1)", f"{pad}    {at} <<= 1"]
         word = "if"
         for number, branch in enumerate(writer.branches):
-            lines.append(f"{pad}{word} {at} == {number}:")
+            lines.append(f"{pad}{word} {at} == {number * 2}:")
             word = "elif"
-            more, value = self._value(branch, reader, pad + "    ")
+            more, value = self._value(branch, reader, pad + "    ", raw=raw)
             lines += [*more, f"{pad}    {out} = {value}"]
         lines.append(f"{pad}else: raise ValueError('a union has no branch of this number')")
         return lines, out
+
+
+def is_text(one: AvroType) -> bool:
+    """Whether a column of a type holds texts, or texts and nulls."""
+    kinds = {branch.kind for branch in one.branches} - {"null"} if one.kind == "union" else {one.kind}
+    return kinds == {"string"}
 
 
 def _takes_in_order(make: Make, one: AvroType) -> bool:

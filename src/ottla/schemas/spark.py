@@ -14,7 +14,7 @@ from urllib.parse import quote
 from ottla.json_types import as_text
 from ottla.registry import avro
 from ottla.registry.avro_types import AvroType
-from ottla.schemas.avro_decode import compile_decoder
+from ottla.schemas.avro_decode import compile_decoder, is_text
 from ottla.schemas.avro_values import decimal_digits
 from ottla.schemas.client import Registry
 from ottla.schemas.errors import InvalidData, SchemaError
@@ -225,24 +225,38 @@ def read_column(values: pa.Array, registry: Registry, text: str, *, permissive: 
     import pyarrow as pa
 
     reader = cached(("reader", text), lambda: avro.parse(text, lenient=True).root)
-    decoders: dict[bytes, Decode] = cached(("ids", registry.urls, text), dict)
+    kind, wanted = cached(("types", text), lambda: _types(reader))
+
+    def rows(*, texts: bool) -> list[Value]:
+        decoders: dict[bytes, Decode] = cached(("ids", registry.urls, text, texts), dict)
+        return read_rows(
+            values,
+            decoders,
+            lambda number: _decoder(registry, number, reader, texts=texts),
+            permissive=permissive,
+        )
+
     collecting = gc.isenabled()
     # A batch makes many rows and no cycles: the collector would only walk over them.
     gc.disable()
     try:
-        rows = read_rows(
-            values.to_pylist(),
-            decoders,
-            lambda number: _decoder(registry, number, reader),
-            permissive=permissive,
-        )
+        if reader.kind not in ("record", "error"):
+            found = pa.array(rows(texts=True), kind)
+        else:
+            try:
+                found = _columns(rows(texts=False), kind, reader)
+            except pa.ArrowInvalid:
+                # Some text is not UTF-8. The slower way finds the record.
+                found = _columns(rows(texts=True), kind, reader)
     finally:
         if collecting:
             gc.enable()
-    kind = arrow_type(reader)
-    found = _columns(rows, kind, reader) if reader.kind in ("record", "error") else pa.array(rows, kind)
-    wanted = _spark_unit(kind)
     return found if wanted == kind else found.cast(wanted)
+
+
+def _types(reader: AvroType) -> tuple[pa.DataType, pa.DataType]:
+    kind = arrow_type(reader)
+    return kind, _spark_unit(kind)
 
 
 def _columns(rows: list[Value], kind: pa.DataType, reader: AvroType) -> pa.Array:
@@ -254,14 +268,19 @@ def _columns(rows: list[Value], kind: pa.DataType, reader: AvroType) -> pa.Array
     if not rows or not reader.fields:
         return pa.array([None if row is None else {} for row in rows], kind)
     full = [empty if row is None else row for row in rows] if some_missing else rows
-    columns = [pa.array(values, kind.field(at).type) for at, values in enumerate(zip(*full, strict=True))]
+    columns = []
+    for at, values in enumerate(zip(*full, strict=True)):
+        if is_text(reader.fields[at].type):
+            columns.append(pa.array(values, pa.binary()).cast(pa.string()))
+        else:
+            columns.append(pa.array(values, kind.field(at).type))
     mask = pa.array(missing, pa.bool_()) if some_missing else None
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
 
 
-def _decoder(registry: Registry, number: int, reader: AvroType) -> Decode:
+def _decoder(registry: Registry, number: int, reader: AvroType, *, texts: bool) -> Decode:
     held = registry.by_id(number)
     if held.type != "AVRO":
         raise InvalidData(f"the schema {number} is {held.type}, and from_avro reads AVRO", number)
     writer = registry.avro("-")._parse(held.text, held.references)
-    return compile_decoder(writer.root, reader, checked=False, rows=True)
+    return compile_decoder(writer.root, reader, checked=False, rows=True, texts=texts)

@@ -58,7 +58,7 @@ def from_json_schema(
         plain = cached(("json", registry.urls, validate), reader)
         decoders: dict[bytes, Decode] = cached(("json ids", registry.urls, validate), dict)
         rows = read_rows(
-            values.to_pylist(),
+            values,
             decoders,
             lambda number: plain._decoder(registry.by_id(number)),
             permissive=permissive,

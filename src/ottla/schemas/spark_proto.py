@@ -60,7 +60,7 @@ def from_protobuf(
         reader = _message_class(registry, number, message)
         decoders: dict[bytes, Decode] = cached(("proto ids", registry.urls, number, message), dict)
         rows = read_rows(
-            values.to_pylist(),
+            values,
             decoders,
             lambda each: _decoder(MessageTypes(registry, registry.by_id(each)), reader),
             permissive=permissive,

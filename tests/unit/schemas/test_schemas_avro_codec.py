@@ -16,6 +16,7 @@ from ottla.registry.compat.avro import AmbiguousField, compare
 from ottla.registry.errors import InvalidSchema
 from ottla.schemas.avro_decode import compile_decoder
 from ottla.schemas.avro_encode import compile_encoder
+from ottla.schemas.avro_values import long_bytes
 from ottla.schemas.errors import IncompatibleSchema, InvalidData
 
 
@@ -204,6 +205,20 @@ def test_damaged_records_are_refused_and_cost_little():
     for hostile in (b"\x02a" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\xff" * 40, b"\x01"):
         with pytest.raises(InvalidData):
             decode(hostile)
+
+
+def test_items_without_bytes_are_bounded_in_all_blocks_together():
+    decode = compile_decoder(root({"type": "array", "items": "null"}))
+    block = long_bytes(900_000)
+    assert len(decode(block + b"\0")) == 900_000
+    with pytest.raises(InvalidData):
+        decode(block * 1_000 + b"\0")
+
+
+def test_blocks_with_sizes_and_long_zeros_are_read():
+    decode = compile_decoder(root({"type": "array", "items": "int"}))
+    assert decode(b"\x03\x04\x02\x04" + b"\x80\x00") == [1, 2]
+    assert decode(b"\x04\x02\x04\x02\x06\x00") == [1, 2, 3]
 
 
 def test_a_deep_record_is_refused_not_a_crash():
