@@ -221,6 +221,65 @@ def test_streams_read_and_write_avro(registry):
     assert dict(dead.headers)["__streams.errors.schema.id"] == str(int.from_bytes(data[1:5], "big")).encode()
 
 
+@pytest.mark.parametrize("rule", ["skip", "dead-letter"])
+def test_streams_explain_unknown_ids_and_lose_nothing_when_the_registry_is_down(registry, rule):
+    from ottla.streams import StreamsBuilder, TopologyTestDriver
+    from ottla.streams.errors import StreamsError
+
+    (port,) = free_ports(1)
+    for server, number in ((registry, 77), (Registry(f"http://127.0.0.1:{port}"), 5)):
+        builder = StreamsBuilder()
+        serde = server.avro("s-lost")
+        orders = builder.stream(
+            "in",
+            value_serde=serde,
+            on_error=rule,
+            dead_letter_topic="dead" if rule == "dead-letter" else None,
+        )
+        orders.to("out", value_serde=bytes)
+        with TopologyTestDriver(builder) as driver:
+            record = b"\0" + number.to_bytes(4, "big") + b"data"
+            if server is not registry:
+                with pytest.raises(StreamsError, match="no schema registry answers about the schema id 5"):
+                    driver.pipe_input("in", record)
+                continue
+            driver.pipe_input("in", record)
+            if rule == "dead-letter":
+                headers = dict(driver.read_output("dead", value_serde=bytes).headers)
+                assert headers["__streams.errors.schema.id"] == b"77"
+                assert b"does not know the schema id 77" in headers["__streams.errors.message"]
+
+
+def test_connect_explains_errors_and_names_the_schema_id(registry, process):
+    from ottla.connect.converters.avro_converter import AvroConverter
+    from ottla.connect.data import schema as data
+    from ottla.connect.data.record import SinkRecord
+    from ottla.connect.errors.dead_letters import _described
+    from ottla.connect.errors.tolerance import Stage, Tolerance
+    from ottla.connect.failures import DataError, Retriable
+
+    converter = AvroConverter({"schema.registry.url": process.url})
+    unknown = b"\0\0\0\0\x4ddata"
+    tolerance = Tolerance("sink", tolerate=True, keep_failures=True)
+    record = SinkRecord("shop", offset=9, original_topic="shop", original_value=unknown)
+    done, _ = tolerance.call(
+        Stage.VALUE_CONVERTER, "AvroConverter", record, lambda: converter.to_connect("shop", unknown)
+    )
+    (failure,) = tolerance.take_failures()
+    assert not done and "does not know the schema id 77" in failure.message
+    assert {"key": "__connect.errors.schema.id", "value": b"77"} in _described(failure, "sink")
+    number = data.struct([("n", data.INT64)], name="N")
+    converter.from_connect("narrow", number, data.Struct(number, {"n": 1}))
+    text = data.struct([("n", data.STRING)], name="N")
+    with pytest.raises(DataError, match=r"incompatible.*/fields/0/type"):
+        converter.from_connect("narrow", text, data.Struct(text, {"n": "x"}))
+    converter.registry.close()
+    (port,) = free_ports(1)
+    down = AvroConverter({"schema.registry.url": f"http://127.0.0.1:{port}"})
+    with pytest.raises(Retriable, match="no schema registry answers about the schema id 5"):
+        down.to_connect("shop", b"\0\0\0\0\5data")
+
+
 def test_json_with_a_schema(registry):
     schema = {"title": "Cart", "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     serde = registry.json("carts-value", schema)

@@ -6,7 +6,9 @@ import datetime as dt
 
 import pytest
 
+from ottla.registry.rest.auth import hash_password
 from ottla.schemas import Registry
+from ottla.testing.ports import free_ports
 from ottla.testing.registry import RegistryProcess
 
 pytest.importorskip("uvicorn")
@@ -60,6 +62,41 @@ def test_a_record_that_cannot_be_read_fails_with_its_id_or_is_null(spark, regist
         frame.select(from_avro("value", registry, schema=OLD)).collect()
     kept = frame.select(from_avro("value", registry, schema=OLD, mode="permissive").alias("o")).collect()
     assert [row.o and row.o.id for row in kept] == [None, 1]
+
+
+def test_unknown_ids_and_a_registry_that_is_down_are_named(spark, registry):
+    from ottla.schemas.spark import from_avro
+
+    frame = spark.createDataFrame([(b"\0\0\1\x2f\xd1data",)], "value binary")
+    with pytest.raises(Exception, match="does not know the schema id 77777"):
+        frame.select(from_avro("value", registry, schema=OLD)).collect()
+    (port,) = free_ports(1)
+    down = Registry(f"http://127.0.0.1:{port}")
+    with pytest.raises(Exception, match="no schema registry answers about the schema id 77777"):
+        frame.select(from_avro("value", down, schema=OLD)).collect()
+
+
+def test_a_password_reaches_the_workers_by_its_place_only(spark, ottla_kafka, tmp_path):
+    from ottla.schemas.spark import from_avro
+
+    users, secret = tmp_path / "users.toml", tmp_path / "password"
+    users.write_text(
+        f'[roles.all]\nverbs = ["read", "write"]\n[users.ann]\npassword = "{hash_password("topsecret")}"\n'
+        'roles = ["all"]\n'
+    )
+    secret.write_text("topsecret\n")
+    arguments = ("--users", str(users), "--topic", "_secured", "--group", "secured")
+    with RegistryProcess(ottla_kafka.bootstrap, *arguments) as process:
+        registry = Registry(process.url, "ann", password_file=str(secret))
+        value = registry.avro("s", OLD).serialize("t", [], {"id": 1, "at": NOON, "tags": []})
+        frame = spark.createDataFrame([(value,)], "value binary")
+        with pytest.raises(Exception, match="password_env"):
+            open_ = Registry(process.url, "ann", "topsecret")
+            frame.select(from_avro("value", open_, schema=OLD)).collect()
+        order = frame.select(from_avro("value", registry, schema=OLD).alias("o"))
+        assert order.collect()[0].o.id == 1
+        assert "topsecret" not in order._jdf.queryExecution().toString()
+        registry.close()
 
 
 def test_structs_become_records(spark, registry):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
 import ssl
 import threading
 import time
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _MAX_ANSWER_BYTES: Final = 64 << 20
+_MAX_PASSWORD_CHARS: Final = 4_096
 _UNKNOWN_FOR_S: Final = 30.0
 """An id that the registry does not know is asked for again after this time, not with every record."""
 _NO_LEADER: Final = (50003, 50004)
@@ -64,6 +66,8 @@ class Registry:
     """A schema registry: Ottla's, Confluent's, or any with Confluent's interface. All threads may share one.
 
     A user and a password inside an address (`http://ann:secret@host:8081`) are taken out of it, and never shown.
+    `password_env` names a variable of the environment that holds the password, `password_file` a file. Programs whose
+    serializers travel to other processes, as with Spark, use one of them: a password itself does not travel.
 
     >>> registry = Registry("http://localhost:8081", user="ann", password="secret")
     >>> registry
@@ -75,6 +79,8 @@ class Registry:
     password: str = field(default="", repr=False)
     ca_file: str | None = field(default=None, repr=False)
     timeout_s: float = field(default=10.0, repr=False)
+    password_env: str = field(default="", repr=False)
+    password_file: str = field(default="", repr=False)
     _local: threading.local = field(init=False, repr=False, compare=False)
     _by_id: dict[int, RegisteredSchema] = field(init=False, repr=False, compare=False, default_factory=dict)
     _by_guid: dict[str, RegisteredSchema] = field(init=False, repr=False, compare=False, default_factory=dict)
@@ -113,7 +119,35 @@ class Registry:
         return cls(urls, user, password, properties.get("schema.registry.ssl.ca.location"))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Registry, (self.urls, self.user, self.password, self.ca_file, self.timeout_s)
+        if self.password:
+            # What is pickled stands in tasks, plans and checkpoints, which others can read.
+            raise SchemaError(
+                f"the password of {self.user} for the registry at {self.urls} must not travel to another process: give"
+                " its place instead, as password_env='NAME' or password_file='PATH'"
+            )
+        places = (self.password_env, self.password_file)
+        return Registry, (self.urls, self.user, "", self.ca_file, self.timeout_s, *places)
+
+    def _password(self) -> str:
+        """The password, read again with each request from where it is: it may have been renewed."""
+        if self.password_env:
+            found = os.environ.get(self.password_env)
+            if found is None:
+                raise SchemaError(
+                    f"the environment has no {self.password_env}, which holds the password of {self.user} for the"
+                    f" registry at {self.urls}; Spark's executors get it by spark.executorEnv.{self.password_env}"
+                )
+            return found
+        if not self.password_file:
+            return self.password
+        try:
+            with open(self.password_file, encoding="utf-8") as file:
+                return file.read(_MAX_PASSWORD_CHARS).rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SchemaError(
+                f"the file {self.password_file}, which holds the password of {self.user} for the registry, cannot be"
+                f" read: {_reason(error)}"
+            ) from None
 
     # -- serializers
 
@@ -286,6 +320,8 @@ class Registry:
             url = url.strip().rstrip("/")
             try:
                 status, answer = self._ask(url, method, path, body)
+            except SchemaError:
+                raise
             except (OSError, http.client.HTTPException, ValueError) as error:
                 failures.append(f"{url}: {_reason(error)}")
                 continue
@@ -348,7 +384,7 @@ class Registry:
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": _MEDIA_TYPE, "Accept": _MEDIA_TYPE}
         if self.user:
-            token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+            token = base64.b64encode(f"{self.user}:{self._password()}".encode()).decode()
             headers["Authorization"] = f"Basic {token}"
         return headers
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 class SchemaError(ValueError):
     """The base of all errors of this package. `schema_id` is set where a record named one."""
 
+    says_nothing_about_the_record = False
+
     def __init__(self, message: str, schema_id: int | None = None) -> None:
         super().__init__(message)
         self.schema_id = schema_id
@@ -13,6 +15,9 @@ class SchemaError(ValueError):
 
 class RegistryUnavailable(SchemaError):
     """No registry answers, so that a schema cannot be looked up."""
+
+    says_nothing_about_the_record = True
+    """The record may be sound: it is neither skipped nor a dead letter."""
 
 
 class RegistryRefused(SchemaError):

@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 
 from ottla.connect.converters.base import Converter, SchemaAndValue
 from ottla.connect.data.schema import Schema, Struct, Type
-from ottla.connect.failures import DataError
+from ottla.connect.failures import DataError, Retriable
 from ottla.schemas import frames
 from ottla.schemas.client import Registry
-from ottla.schemas.errors import SchemaError
+from ottla.schemas.errors import RegistryUnavailable, SchemaError
 
 _MOST_CACHED: Final = 1_000
 K = TypeVar("K")
@@ -60,6 +60,8 @@ class RegistryConverter(Converter):
         try:
             write = _cached(self._writers, (topic, schema), lambda: self._writer(topic, schema))
             return write(value)
+        except RegistryUnavailable as error:
+            raise Retriable(f"Failed to serialize {self.format} data from topic {topic}: {error}") from error
         except SchemaError as error:
             raise DataError(f"Failed to serialize {self.format} data from topic {topic}: {error}") from error
 
@@ -71,6 +73,10 @@ class RegistryConverter(Converter):
             number = frames.check_prefix(data)
             schema, read = _cached(self._readers, number, lambda: self._reader(number))
             return schema, read(data)
+        except RegistryUnavailable as error:
+            raise Retriable(
+                f"Failed to deserialize data for topic {topic} to {self.format}: {error}"
+            ) from error
         except SchemaError as error:
             raise DataError(
                 f"Failed to deserialize data for topic {topic} to {self.format}: {error}"

@@ -62,6 +62,8 @@ def _described(failure: Failure, connector: str) -> list[dict[str, object]]:
         "exception.message": failure.message,
         "exception.stacktrace": f"{failure.java_exception}: {failure.message}\n",
     }
+    if failure.schema_id is not None:
+        texts["schema.id"] = failure.schema_id
     return [{"key": _PREFIX + key, "value": str(value).encode()} for key, value in texts.items()]
 
 

@@ -49,6 +49,8 @@ class Failure:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    schema_id: int | None = None
+    """The id of the schema that the record names, if that failed."""
 
     @property
     def size(self) -> int:
@@ -152,6 +154,7 @@ def _failure(stage: Stage, class_name: str, record: Any, error: Exception) -> Fa
             record.original_key,
             record.original_value,
             record.original_headers,
+            getattr(error.__cause__, "schema_id", None),
         )
     topic = record.topic if isinstance(record, ConnectRecord) else ""
     text = (

@@ -29,9 +29,11 @@ def read_source(
         if record.timestamp >= 0:
             task.process(node.name, record, metadata)
     except Exception as problem:
-        if source.on_error is OnError.SKIP:
+        # A registry that is down is no fault of the record, which must not be lost for it.
+        its_fault = not _about(problem, "says_nothing_about_the_record")
+        if its_fault and source.on_error is OnError.SKIP:
             return
-        if source.on_error is OnError.DEAD_LETTER and source.dead_letter_topic is not None:
+        if its_fault and source.on_error is OnError.DEAD_LETTER and source.dead_letter_topic is not None:
             dead_letter(source.dead_letter_topic, _with_reason(raw, problem, metadata))
             return
         if isinstance(problem, StreamsError):
@@ -48,6 +50,12 @@ def decode(source: Source, raw: Record) -> Record:
     return Record(key, value, timestamp, raw.headers)
 
 
+def _about(problem: Exception, name: str) -> object:
+    """What an error, or the one that it comes from, says about itself; a serde's own error comes from a registry's."""
+    found: object = getattr(problem, name, None)
+    return found or getattr(problem.__cause__, name, None)
+
+
 def _with_reason(raw: Record, problem: Exception, metadata: RecordMetadata) -> Record:
     reason: tuple[tuple[str, bytes], ...] = (
         ("__streams.errors.exception", type(problem).__name__.encode()),
@@ -56,7 +64,7 @@ def _with_reason(raw: Record, problem: Exception, metadata: RecordMetadata) -> R
         ("__streams.errors.partition", str(metadata.partition).encode()),
         ("__streams.errors.offset", str(metadata.offset).encode()),
     )
-    schema_id = getattr(problem, "schema_id", None) or getattr(problem.__cause__, "schema_id", None)
+    schema_id = _about(problem, "schema_id")
     if schema_id is not None:
         reason = (*reason, ("__streams.errors.schema.id", str(schema_id).encode()))
     return raw.with_headers((*raw.headers, *reason))
