@@ -55,6 +55,13 @@ def as_number(value: Json, what: str = "this value") -> float:
     return value
 
 
+def to_int(value: Json, what: str = "this value") -> int:
+    """The whole number that a value is, or that its text spells, as Python's `int` reads it."""
+    if not isinstance(value, (int, float, str)):
+        raise _wrong(value, what, "a whole number")
+    return int(value)
+
+
 def _wrong(value: Json, what: str, wanted: str) -> JsonTypeError:
     return JsonTypeError(f"{what} must be {wanted}, and it is {_kind(value)}")
 

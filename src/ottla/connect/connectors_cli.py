@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from ottla.connect.failures import ConnectError
 from ottla.connect.rest_client import RestClient, one
+from ottla.connect.state import ConnectorStatus
+from ottla.json_types import Json, JsonObject
 
 _ORDER = ("FAILED", "RESTARTING", "UNASSIGNED", "PAUSED", "STOPPED", "RUNNING")
 
@@ -20,7 +21,7 @@ _ORDER = ("FAILED", "RESTARTING", "UNASSIGNED", "PAUSED", "STOPPED", "RUNNING")
 class _Commands(click.Group):
     """Shows errors as one line, and ends with 1."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except ConnectError as error:
@@ -43,7 +44,7 @@ def connectors(ctx: click.Context, connect_url: str, as_json: bool) -> None:
     ctx.obj = (RestClient(connect_url), as_json)
 
 
-def _show(ctx: click.Context, answer: Any, lines: list[str]) -> None:
+def _show(ctx: click.Context, answer: Json, lines: list[str]) -> None:
     click.echo(json.dumps(answer, indent=2) if ctx.obj[1] else "\n".join(lines))
 
 
@@ -52,14 +53,14 @@ def _client(ctx: click.Context) -> RestClient:
     return client
 
 
-def worst(status: dict[str, Any]) -> str:
+def worst(status: ConnectorStatus) -> str:
     """The state that needs attention most, of the connector and its tasks."""
     states = [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
     found: str = min(states, key=lambda state: _ORDER.index(state) if state in _ORDER else 0)
     return found
 
 
-def sentence(status: dict[str, Any]) -> str:
+def sentence(status: ConnectorStatus) -> str:
     """The first line of the first trace."""
     for part in (status["connector"], *status["tasks"]):
         if part.get("trace"):
@@ -74,7 +75,7 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+def _rows(found: Mapping[str, Mapping[str, ConnectorStatus]]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("NAME", "TYPE", "STATE", "TASKS", "WORKER", "")]
     for name, answer in sorted(found.items()):
         status = answer["status"]
@@ -111,7 +112,7 @@ def create(ctx: click.Context, file: str) -> None:
         answer = client.call("PUT", one(name, "/config"), config)
         _show(ctx, answer, [f"connector {name} changed"])
         return
-    body: dict[str, Any] = {"name": name, "config": config}
+    body: JsonObject = {"name": name, "config": config}
     if state is not None:
         body["initial_state"] = state
     _show(ctx, client.call("POST", "/connectors", body), [f"connector {name} created"])
@@ -138,7 +139,7 @@ def status(ctx: click.Context, name: str | None, follow: bool, trace: bool) -> N
         threading.Event().wait(1.0)
 
 
-def _status_lines(client: RestClient, found: dict[str, Any], trace: bool) -> list[str]:
+def _status_lines(client: RestClient, found: ConnectorStatus, trace: bool) -> list[str]:
     rows: list[tuple[str, ...]] = [
         ("connector", found["connector"]["state"], found["connector"]["worker_id"])
     ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ottla.connect.data.java_text import Ordered, to_json
+from ottla.json_types import Json
 
 CONNECTOR: Final = "connector-"
 TARGET_STATE: Final = "target-state-"
@@ -30,7 +31,7 @@ class Entry:
     value: bytes | None
 
 
-def _entry(key: str, value: Any) -> Entry:
+def _entry(key: str, value: Json) -> Entry:
     return Entry(key.encode(), None if value is None else to_json(value).encode())
 
 
@@ -105,7 +106,7 @@ def offset_key(name: str, partition_json: str) -> bytes:
     return f"[{to_json(name)},{partition_json}]".encode()
 
 
-def offset_value(offset: Mapping[str, Any] | None) -> bytes | None:
+def offset_value(offset: Mapping[str, Json] | None) -> bytes | None:
     """The value of a source offset; None resets it."""
     return None if offset is None else to_json(dict(offset)).encode()
 

@@ -12,12 +12,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from ottla.connect.assign import assign
 
 PROTOCOL_TYPE: Final = "connect"
 PROTOCOL: Final = "ottla"
+
+
+class _Said(TypedDict, total=False):
+    """What members say of themselves (`url`, `connectors`), and what the leader says to them."""
+
+    url: str
+    connectors: list[str]
+    leader: str
+    leader_url: str
+    owners: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +86,9 @@ def decode_assignment(generation: int, member_id: str, data: bytes) -> Assignmen
     )
 
 
-def _parsed(data: bytes) -> dict[str, Any]:
+def _parsed(data: bytes) -> _Said:
     try:
-        found = json.loads(data) if data else {}
+        found: _Said = json.loads(data) if data else {}
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from ottla.connect import formats
 from ottla.connect.backing import Backing
@@ -15,7 +15,8 @@ from ottla.connect.config.connector import ConfigInfos, validate_connector
 from ottla.connect.config.worker import WorkerConfig
 from ottla.connect.failures import AlreadyExists, BadRequest, ConnectError, NotFound
 from ottla.connect.plugins import Plugins
-from ottla.connect.state import PAUSED, STARTED, STOPPED, Status
+from ottla.connect.state import PAUSED, STARTED, STOPPED, ConnectorStatus, PartStatus, Status
+from ottla.json_types import JsonObject
 
 _logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class Herder:
                 raise NotFound(message.format(name))
             return dict(found)
 
-    def info(self, name: str) -> dict[str, Any]:
+    def info(self, name: str) -> JsonObject:
         """Kafka's ConnectorInfo."""
         config = self.known(name)
         with self._backing.lock:
@@ -80,7 +81,7 @@ class Herder:
         except NotFound:
             return "unknown"
 
-    def status(self, name: str) -> dict[str, Any]:
+    def status(self, name: str) -> ConnectorStatus:
         """Kafka's ConnectorStateInfo."""
         with self._backing.lock:
             state = self._backing.state
@@ -94,7 +95,7 @@ class Herder:
                 "type": self.type_of(state.connectors.get(name, {})),
             }
 
-    def tasks(self, name: str) -> list[dict[str, Any]]:
+    def tasks(self, name: str) -> list[JsonObject]:
         """The configurations of a connector's tasks."""
         self.known(name)
         with self._backing.lock:
@@ -103,7 +104,7 @@ class Herder:
                 for number, one in enumerate(self._backing.state.tasks.get(name, []))
             ]
 
-    def task_status(self, name: str, task: int) -> dict[str, Any]:
+    def task_status(self, name: str, task: int) -> PartStatus:
         """The status of a task."""
         with self._backing.lock:
             found = self._backing.state.task_statuses.get((name, task))
@@ -130,7 +131,7 @@ class Herder:
 
     def put_config(
         self, name: str, config: Mapping[str, str | None], *, replace: bool, initial_state: str | None = None
-    ) -> tuple[bool, dict[str, Any]]:
+    ) -> tuple[bool, JsonObject]:
         """Creates a connector, or changes it if `replace`; tells whether it is new, and what it is now."""
         target = None
         if initial_state is not None:
@@ -152,7 +153,7 @@ class Herder:
         self._backing.write_configs(entries)
         return not there, self.info(name)
 
-    def patch_config(self, name: str, patch: Mapping[str, str | None]) -> dict[str, Any]:
+    def patch_config(self, name: str, patch: Mapping[str, str | None]) -> JsonObject:
         """Changes some keys; a null removes one."""
         merged: dict[str, str | None] = {**self.known(name), **patch}
         config = {key: value for key, value in merged.items() if value is not None}
@@ -192,7 +193,7 @@ class Herder:
 
     # -- restarts
 
-    def restart_plan(self, name: str, *, include_tasks: bool, only_failed: bool) -> dict[str, Any]:
+    def restart_plan(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:
         """Asks for a restart; the status, with RESTARTING for what is restarted."""
         self.known(name, "Unknown connector: {}")
         self._must_lead("Only the leader can process restart requests.")
@@ -228,7 +229,7 @@ class Herder:
 
     # -- topics
 
-    def topics(self, name: str) -> dict[str, Any]:
+    def topics(self, name: str) -> JsonObject:
         """The topics that a connector uses."""
         if not self.config.values["topic.tracking.enable"]:
             raise Forbidden("Topic tracking is disabled.")

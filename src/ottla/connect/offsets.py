@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.errors import raise_for
@@ -15,6 +15,7 @@ from ottla.connect.failures import BadRequest
 from ottla.connect.spi import Offsets, Place, SinkConnector, SourceConnector, partition_of
 from ottla.connect.spi import partition_key as key_of
 from ottla.connect.stores import OffsetStore
+from ottla.json_types import Json, JsonObject
 
 _METADATA: Final = re.compile(r"ottla (\d+)\.(\d+)")
 TOPIC: Final = "kafka_topic"
@@ -33,14 +34,14 @@ def lineage_of(metadata: str | None) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def source_offsets_json(offsets: Offsets) -> dict[str, Any]:
+def source_offsets_json(offsets: Offsets) -> JsonObject:
     """The offsets of a source, as REST shows them."""
     return {
         "offsets": [{"partition": partition_of(key), "offset": offset} for key, offset in offsets.items()]
     }
 
 
-def sink_offsets_json(settings: ClusterSettings, group: str) -> dict[str, Any]:
+def sink_offsets_json(settings: ClusterSettings, group: str) -> JsonObject:
     """The offsets of a sink, as REST shows them."""
     brokers = Cluster(settings)
     try:
@@ -55,7 +56,7 @@ def sink_offsets_json(settings: ClusterSettings, group: str) -> dict[str, Any]:
     }
 
 
-def parse_offsets(body: Any) -> list[tuple[dict[str, Any] | None, dict[str, Any] | None]]:
+def parse_offsets(body: Json) -> list[tuple[JsonObject | None, JsonObject | None]]:
     """The pairs of a request; BadRequest if it has none."""
     found = body.get("offsets") if isinstance(body, dict) else None
     if not found:
@@ -78,7 +79,7 @@ def alter_source(
     connector: SourceConnector,
     store: OffsetStore,
     name: str,
-    pairs: Sequence[tuple[dict[str, Any] | None, dict[str, Any] | None]],
+    pairs: Sequence[tuple[JsonObject | None, JsonObject | None]],
 ) -> None:
     """Sets offsets of a source."""
     for partition, offset in pairs:
@@ -92,7 +93,7 @@ def reset_source(store: OffsetStore, name: str) -> None:
 
 
 def parse_sink_offsets(
-    pairs: Sequence[tuple[dict[str, Any] | None, dict[str, Any] | None]],
+    pairs: Sequence[tuple[JsonObject | None, JsonObject | None]],
 ) -> dict[Place, int | None]:
     """The offsets of a sink; BadRequest in Kafka's words."""
     parsed: dict[Place, int | None] = {}
@@ -120,7 +121,7 @@ def parse_sink_offsets(
     return parsed
 
 
-def _whole(value: Any, what: str, title: str) -> int:
+def _whole(value: Json, what: str, title: str) -> int:
     text = str(value)
     if isinstance(value, bool) or not re.fullmatch(r"[+-]?\d{1,19}", text):
         shown = "null" if value is None else text

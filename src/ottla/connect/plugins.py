@@ -206,7 +206,7 @@ class Plugins:
         return found
 
 
-def _is_plugin(found: Any) -> bool:
+def _is_plugin(found: object) -> bool:
     return (
         isinstance(found, type)
         and issubclass(found, Connector)
@@ -214,5 +214,5 @@ def _is_plugin(found: Any) -> bool:
     )
 
 
-def _kind(found: Any) -> str:
+def _kind(found: object) -> str:
     return str(getattr(found, "kind", "transformation"))

@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from ottla.connect.failures import ConnectError
+from ottla.json_types import Json
 
 _TIMEOUT_S: Final = 95.0
 _MOST_BYTES: Final = 64 << 20
@@ -20,7 +21,7 @@ class RestClient:
     def __init__(self, url: str) -> None:
         self.url = (url if "://" in url else f"http://{url}").rstrip("/")
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
+    def call(self, method: str, path: str, body: Json = None) -> Any:
         """The answer of a worker; ConnectError with its message."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(

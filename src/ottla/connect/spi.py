@@ -11,24 +11,31 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, Union
 
 from ottla.connect.config.definitions import ConfigDef
 from ottla.connect.data.java_text import to_json
 from ottla.connect.data.record import SinkRecord, SourceRecord
 from ottla.connect.failures import ConnectError
+from ottla.json_types import Json, JsonObject
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Offsets = dict[str, dict[str, Any]]
+Offsets = dict[str, JsonObject]
 """The offset of each source partition. The key is the partition as JSON (`partition_key`), as in the offsets topic."""
+
+Split: TypeAlias = Any
+"""A part of a cycle, as a reader cuts it for its own `read`; it can be pickled."""
+
+Written: TypeAlias = Any
+"""What a writer's `write` hands to its own `commit`; it can be pickled."""
 
 Read = Union["SourceRecord", "pa.RecordBatch"]
 """What a reader gives: single records, or whole Arrow batches (`run/columns.py` says with which columns)."""
 
 
-def partition_key(partition: Mapping[str, Any]) -> str:
+def partition_key(partition: Mapping[str, Json]) -> str:
     """The key of a source partition in `Offsets`, byte for byte as Kafka writes it.
 
     >>> partition_key({"table": "public.orders", "protocol": "1"})
@@ -37,9 +44,9 @@ def partition_key(partition: Mapping[str, Any]) -> str:
     return to_json(dict(partition))
 
 
-def partition_of(key: str) -> dict[str, Any]:
+def partition_of(key: str) -> JsonObject:
     """The source partition of a key."""
-    found: dict[str, Any] = json.loads(key)
+    found: JsonObject = json.loads(key)
     return found
 
 
@@ -117,11 +124,11 @@ class SourceReader(ABC):
         """The end of the next cycle. Equal to `start` if there is nothing new. A plan is repeated after a failure."""
 
     @abstractmethod
-    def splits(self, start: Offsets, end: Offsets, max_splits: int) -> Sequence[Any]:
+    def splits(self, start: Offsets, end: Offsets, max_splits: int) -> Sequence[Split]:
         """What tasks read, together all of (start, end]; plain values that can be pickled."""
 
     @abstractmethod
-    def read(self, split: Any) -> Iterator[Read]:
+    def read(self, split: Split) -> Iterator[Read]:
         """The records of a split, in order. It runs in a task and gives the same records each time."""
 
     def size(self, start: Offsets, end: Offsets) -> int:
@@ -169,7 +176,7 @@ class SourceConnector(Connector):
         finally:
             reader.stop()
 
-    def check_offset(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
+    def check_offset(self, partition: Mapping[str, Json] | None, offset: Mapping[str, Json] | None) -> None:
         """Checks an offset that a user sets over REST; raises ConnectError if it cannot be one."""
 
 
@@ -214,13 +221,13 @@ class SinkWriter(ABC):
         return {}
 
     @abstractmethod
-    def write(self, cycle: SinkCycle, records: Iterator[SinkRecord], refuse: Refuse) -> Any:
+    def write(self, cycle: SinkCycle, records: Iterator[SinkRecord], refuse: Refuse) -> Written:
         """Writes the records of some ranges of a cycle; gives a message for `commit`, which can be pickled."""
 
-    def commit(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
+    def commit(self, cycle: SinkCycle, messages: Sequence[Written]) -> None:
         """Makes a whole cycle visible. The group's offsets follow."""
 
-    def abort(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
+    def abort(self, cycle: SinkCycle, messages: Sequence[Written]) -> None:
         """Removes what a failed cycle left; `messages` are those that arrived."""
 
     def stop(self) -> None:

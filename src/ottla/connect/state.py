@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, NotRequired, TypedDict, TypeVar
 
 from ottla.connect import formats
+from ottla.json_types import Json, JsonObject, JsonTypeError, as_object, as_text, to_int
 
 _logger = logging.getLogger(__name__)
 
@@ -19,6 +20,28 @@ STARTED: Final = "STARTED"
 PAUSED: Final = "PAUSED"
 STOPPED: Final = "STOPPED"
 TARGETS: Final = (STARTED, PAUSED, STOPPED)
+
+K = TypeVar("K")
+
+
+class PartStatus(TypedDict):
+    """The status of a connector or a task, as REST shows it."""
+
+    state: str
+    worker_id: str
+    trace: NotRequired[str]
+    version: NotRequired[str]
+    id: NotRequired[int]
+    """The number of a task; a connector has none."""
+
+
+class ConnectorStatus(TypedDict):
+    """Kafka's ConnectorStateInfo."""
+
+    name: str
+    connector: PartStatus
+    tasks: list[PartStatus]
+    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +54,9 @@ class Status:
     trace: str | None = None
     version: str | None = None
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> PartStatus:
         """As REST shows it."""
-        shown: dict[str, Any] = {"state": self.state, "worker_id": self.worker_id}
+        shown: PartStatus = {"state": self.state, "worker_id": self.worker_id}
         if self.trace is not None:
             shown["trace"] = self.trace
         if self.version is not None:
@@ -51,7 +74,10 @@ class Change:
 
     what: str
     name: str
-    detail: Any = None
+    level: str = ""
+    """Of a logger."""
+    include_tasks: bool = False
+    only_failed: bool = False
 
 
 @dataclass(slots=True)
@@ -67,7 +93,7 @@ class ClusterState:
     statuses: dict[str, Status] = field(default_factory=dict)
     task_statuses: dict[tuple[str, int], Status] = field(default_factory=dict)
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
-    session_key: dict[str, Any] | None = None
+    session_key: JsonObject | None = None
     _waiting_tasks: dict[str, dict[int, dict[str, str]]] = field(default_factory=dict)
     _foreign: set[bytes] = field(default_factory=set)
 
@@ -106,7 +132,7 @@ class ClusterState:
             self._foreign.add(key)
             _logger.warning("a record of the %s topic is not ours and is skipped: key %r", topic, key[:100])
 
-    def _replay_connector(self, name: str, found: dict[str, Any] | None) -> Change | None:
+    def _replay_connector(self, name: str, found: JsonObject | None) -> Change | None:
         if found is None:
             self.connectors.pop(name, None)
             self.targets.pop(name, None)
@@ -114,12 +140,12 @@ class ClusterState:
             self._waiting_tasks.pop(name, None)
             self.fencing.pop(name, None)
             return Change("deleted", name)
-        self.connectors[name] = {str(key): value for key, value in found["properties"].items()}
+        self.connectors[name] = _texts(found["properties"])
         self.targets.setdefault(name, STARTED)
         self.versions[name] = self.versions.get(name, 0) + 1
         return Change("config", name)
 
-    def _replay_target(self, name: str, found: dict[str, Any] | None) -> Change | None:
+    def _replay_target(self, name: str, found: JsonObject | None) -> Change | None:
         if found is None:
             self.targets.pop(name, None)
             if name in self.connectors:
@@ -132,19 +158,19 @@ class ClusterState:
         self.targets[name] = state
         return Change("target", name) if name in self.connectors else None
 
-    def _replay_task(self, name: str, found: dict[str, Any] | None) -> Change | None:
+    def _replay_task(self, name: str, found: JsonObject | None) -> Change | None:
         connector, _, number = name.rpartition("-")
         waiting = self._waiting_tasks.setdefault(connector, {})
         if found is None:
             waiting.pop(int(number), None)
         else:
-            waiting[int(number)] = dict(found["properties"])
+            waiting[int(number)] = _texts(found["properties"])
         return None
 
-    def _replay_commit(self, name: str, found: dict[str, Any] | None) -> Change | None:
+    def _replay_commit(self, name: str, found: JsonObject | None) -> Change | None:
         if found is None:
             return None
-        count = int(found["tasks"])
+        count = to_int(found["tasks"])
         waiting = self._waiting_tasks.pop(name, {})
         held = self.tasks.get(name, [])
         merged = {**dict(enumerate(held)), **waiting}
@@ -156,19 +182,24 @@ class ClusterState:
         self.tasks[name] = [merged[number] for number in range(count)]
         return Change("tasks", name)
 
-    def _replay_restart(self, name: str, found: dict[str, Any] | None) -> Change | None:
+    def _replay_restart(self, name: str, found: JsonObject | None) -> Change | None:
         if found is None or name not in self.connectors:
             return None
-        return Change("restart", name, (bool(found["include-tasks"]), bool(found["only-failed"])))
+        return Change(
+            "restart",
+            name,
+            include_tasks=bool(found["include-tasks"]),
+            only_failed=bool(found["only-failed"]),
+        )
 
-    def _replay_fencing(self, name: str, found: dict[str, Any] | None) -> Change | None:
+    def _replay_fencing(self, name: str, found: JsonObject | None) -> Change | None:
         if found is None:
             self.fencing.pop(name, None)
         else:
-            self.fencing[name] = int(found["task-count"])
+            self.fencing[name] = to_int(found["task-count"])
         return None
 
-    def _replay_logger(self, name: str, found: dict[str, Any] | None) -> Change | None:
+    def _replay_logger(self, name: str, found: JsonObject | None) -> Change | None:
         return Change("logger", name, str(found["level"])) if found else None
 
     # -- the status topic
@@ -193,12 +224,14 @@ class ClusterState:
         except (KeyError, TypeError, ValueError):
             self._skip(key, "status")
 
-    def _replay_topic(self, name: str, found: dict[str, Any] | None) -> None:
+    def _replay_topic(self, name: str, found: JsonObject | None) -> None:
         topic, _, connector = name.partition(":connector-")
         if found is None:
             self.topics.get(connector, {}).pop(topic, None)
         else:
-            self.topics.setdefault(connector, {})[topic] = int(found["topic"]["discoverTimestamp"])
+            self.topics.setdefault(connector, {})[topic] = to_int(
+                as_object(found["topic"])["discoverTimestamp"]
+            )
 
     def tasks_of(self, name: str) -> list[tuple[int, Status]]:
         """The statuses of a connector's tasks, by number."""
@@ -206,7 +239,7 @@ class ClusterState:
         return sorted(found, key=lambda one: one[0])
 
 
-def _parsed(value: bytes | None) -> dict[str, Any] | None:
+def _parsed(value: bytes | None) -> JsonObject | None:
     try:
         found = json.loads(value) if value is not None else None
     except ValueError:
@@ -214,14 +247,24 @@ def _parsed(value: bytes | None) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _put(table: dict[Any, Status], key: Any, found: dict[str, Any] | None) -> None:
+def _texts(value: Json) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise JsonTypeError("the properties of a configuration must be an object")
+    return {str(key): one for key, one in value.items()}
+
+
+def _text(value: Json) -> str | None:
+    return None if value is None else as_text(value)
+
+
+def _put(table: dict[K, Status], key: K, found: JsonObject | None) -> None:
     if found is None:
         table.pop(key, None)
         return
     table[key] = Status(
         str(found["state"]),
         str(found["worker_id"]),
-        int(found.get("generation") or 0),
-        found.get("trace"),
-        found.get("version"),
+        to_int(found.get("generation") or 0),
+        _text(found.get("trace")),
+        _text(found.get("version")),
     )

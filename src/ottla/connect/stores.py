@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.settings import ClusterSettings
@@ -16,11 +16,12 @@ from ottla.connect.formats import Entry, offset_key, offset_value, parse_offset_
 from ottla.connect.offset_file import read_offset_file, write_offset_file
 from ottla.connect.spi import Offsets
 from ottla.connect.topic_log import TopicLog, append
+from ottla.json_types import Json
 from ottla.pipeline.writer import BatchWriter, Grant
 
 _logger = logging.getLogger(__name__)
 
-OffsetChanges = Mapping[str, Mapping[str, Any] | None]
+OffsetChanges = Mapping[str, Mapping[str, Json] | None]
 """New offsets by partition; None resets one."""
 
 _OFFSET_PARTITIONS: Final = 25

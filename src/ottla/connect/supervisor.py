@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.admin.settings import ClusterSettings
 from ottla.connect import formats
 from ottla.connect.backing import Backing
 from ottla.connect.config.connector import framework_keys
+from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.config.secrets import secrets_of
 from ottla.connect.config.worker import WorkerConfig
 from ottla.connect.failures import ConnectError
@@ -29,6 +30,9 @@ from ottla.connect.run.source import SourceRun
 from ottla.connect.spi import Connector, ReadLimit, SinkConnector, SourceConnector
 from ottla.connect.state import STOPPED, Change, Status
 from ottla.connect.stores import OffsetStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _logger = logging.getLogger(__name__)
 
@@ -65,7 +69,7 @@ class Supervisor:
         self.owns: Callable[[str], bool] = lambda name: True
         self.generation: Callable[[], int] = lambda: 0
         self.worker_id = ""
-        self.spark: Callable[[], Any] | None = None
+        self.spark: Callable[[], SparkSession] | None = None
 
     def start(self) -> None:
         """Starts the thread that applies changes."""
@@ -99,7 +103,7 @@ class Supervisor:
     def _apply(self, change: Change) -> None:
         name = change.name
         if change.what == "restart":
-            self._restart(name, *change.detail)
+            self._restart(name, change.include_tasks, change.only_failed)
             return
         with self._backing.lock:
             state = self._backing.state
@@ -211,7 +215,7 @@ class Supervisor:
         self._herder.put_tasks(name, [{**raw, "task.class": connector.task_class} for _ in range(count)])
 
     def _context(
-        self, name: str, config: dict[str, str], values: Mapping[str, Any], connector: Connector
+        self, name: str, config: dict[str, str], values: ConfigValues, connector: Connector
     ) -> RunContext:
         worker = self._config
         with self._backing.lock:

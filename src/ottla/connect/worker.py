@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.connection import ConnectionFailed
@@ -30,6 +30,10 @@ from ottla.connect.state import STOPPED, Change
 from ottla.connect.stores import FileOffsetStore, OffsetStore, TopicOffsetStore
 from ottla.connect.supervisor import Supervisor
 from ottla.connect.topic_backing import TopicBacking
+from ottla.json_types import JsonObject
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _logger = logging.getLogger(__name__)
 
@@ -38,7 +42,7 @@ _STOPPED_FIRST: Final = (
     "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
     "specified connector by issuing a 'PUT' request to the '/connectors/{}/stop' endpoint"
 )
-Pair = tuple[dict[str, Any] | None, dict[str, Any] | None]
+Pair = tuple[JsonObject | None, JsonObject | None]
 
 
 class Worker:
@@ -61,7 +65,7 @@ class Worker:
             config, self.herder, self._backing, self.settings, self._store_of, self._resolve
         )
         self._backing.on_change = self._changed
-        self._session: Any = None
+        self._session: SparkSession | None = None
         if config.values["ottla.spark.master"] != "none":
             self.supervisor.spark = self._spark
         if config.distributed:
@@ -198,7 +202,7 @@ class Worker:
                 self._stores[key] = found
             return found
 
-    def _spark(self) -> Any:
+    def _spark(self) -> SparkSession:
         """The Spark session of this worker; the first large cycle makes it."""
         from ottla.pipeline.session import spark_session
 
@@ -217,7 +221,7 @@ class Worker:
         if change.what == "logger":
             from ottla.connect.rest.admin import set_level
 
-            set_level(change.name, str(change.detail))
+            set_level(change.name, change.level)
             return
         if change.what == "tasks" and not self.config.distributed:
             return
@@ -230,7 +234,7 @@ class Worker:
 
     def put_connector(
         self, name: str, config: Mapping[str, str | None], *, replace: bool, initial_state: str | None = None
-    ) -> tuple[bool, dict[str, Any]]:
+    ) -> tuple[bool, JsonObject]:
         """Creates or changes a connector. In standalone mode the answer names its tasks, as Kafka's does."""
         created, info = self.herder.put_config(name, config, replace=replace, initial_state=initial_state)
         if not self.config.distributed and self.herder.target(name) == "STARTED":
@@ -243,7 +247,7 @@ class Worker:
             info = self.herder.info(name)
         return created, info
 
-    def patch_connector(self, name: str, patch: Mapping[str, str | None]) -> dict[str, Any]:
+    def patch_connector(self, name: str, patch: Mapping[str, str | None]) -> JsonObject:
         """Changes some keys of a connector."""
         merged: dict[str, str | None] = {**self.herder.known(name), **patch}
         config = {key: value for key, value in merged.items() if value is not None}
@@ -258,7 +262,7 @@ class Worker:
         assert isinstance(connector, SourceConnector | SinkConnector)
         return connector, config
 
-    def offsets(self, name: str) -> dict[str, Any]:
+    def offsets(self, name: str) -> JsonObject:
         """GET offsets."""
         connector, config = self._connector(name)
         if isinstance(connector, SourceConnector):
@@ -290,7 +294,7 @@ class Worker:
             raise BadRequest(_STOPPED_FIRST.format(name))
         return self._connector(name)
 
-    def progress(self, name: str) -> dict[str, Any]:
+    def progress(self, name: str) -> JsonObject:
         """GET /ottla/connectors/{name}."""
         self.herder.known(name)
         runner = self.supervisor.runner(name)

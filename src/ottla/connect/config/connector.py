@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from ottla.connect.config.definitions import (
     HIDDEN,
@@ -22,6 +22,7 @@ from ottla.connect.config.definitions import (
 from ottla.connect.failures import BadRequest, NotFound
 from ottla.connect.plugins import Plugins
 from ottla.connect.spi import Connector
+from ottla.json_types import Json, JsonObject
 
 _logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class ConfigInfos:
         """All messages."""
         return [error for _, value in self.configs for error in value.errors]
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> JsonObject:
         """As REST shows it."""
         return {
             "name": self.name,
@@ -82,7 +83,7 @@ class ConfigInfos:
         )
 
 
-def _value_json(key: ConfigKey | None, value: ConfigValue) -> dict[str, Any]:
+def _value_json(key: ConfigKey | None, value: ConfigValue) -> JsonObject:
     kind = key.type if key is not None else "STRING"
     text = to_text(value.value, kind)
     return {
@@ -233,7 +234,7 @@ def _plugin_validator(plugins: Plugins, kind: str) -> Validator:
     return lambda _, value: _missing_plugin(plugins, value, kind)
 
 
-def _missing_plugin(plugins: Plugins, value: Any, kind: str) -> str | None:
+def _missing_plugin(plugins: Plugins, value: Json, kind: str) -> str | None:
     if not value:
         return f"Not a {kind.capitalize()}"
     try:

@@ -11,16 +11,23 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ottla.connect.failures import ConfigInvalid
+from ottla.json_types import JsonObject
 
 NO_DEFAULT: Final = object()
 """The default of a required key."""
 
 HIDDEN: Final = "[hidden]"
 
-Validator = Callable[[str, Any], str | None]
+Setting: TypeAlias = Any
+"""The parsed value of a key: a str, int, float, bool, list of str or None, as the type of the key says."""
+
+ConfigValues: TypeAlias = Mapping[str, Setting]
+"""The parsed values of all keys of a definition, by name."""
+
+Validator = Callable[[str, Setting], str | None]
 """Gives the reason why a value is not valid, or None; the first argument is the key."""
 
 _WHOLE: Final = {"INT": (31, "INT"), "LONG": (63, "LONG"), "SHORT": (15, "SHORT")}
@@ -35,7 +42,7 @@ class ConfigKey:
 
     name: str
     type: str = "STRING"
-    default: Any = NO_DEFAULT
+    default: Setting = NO_DEFAULT
     importance: str = "MEDIUM"
     documentation: str = ""
     group: str | None = None
@@ -52,16 +59,16 @@ class ConfigKey:
         """Whether a value must be given."""
         return self.default is NO_DEFAULT
 
-    def parse(self, value: Any) -> Any:
+    def parse(self, value: Setting) -> Setting:
         """The value in its type; ConfigInvalid with Kafka's message."""
         return parse_type(self.name, value, self.type)
 
-    def check(self, value: Any) -> str | None:
+    def check(self, value: Setting) -> str | None:
         """Why a parsed value is not valid, in Kafka's words."""
         reason = _violates(self.name, value, self.valid) if self.valid else None
         return reason or (self.validator(self.name, value) if self.validator is not None else None)
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> JsonObject:
         """Kafka's ConfigKeyInfo."""
         default = None if self.required else to_text(self.default, self.type)
         if self.type == "PASSWORD" and default is not None:
@@ -86,7 +93,7 @@ class ConfigValue:
     """The value of a key, with what is wrong with it."""
 
     name: str
-    value: Any = None
+    value: Setting = None
     errors: list[str] = field(default_factory=list)
     recommended: list[str] = field(default_factory=list)
     visible: bool = True
@@ -124,7 +131,7 @@ class ConfigDef:
         """The value of each key with its errors, as Kafka's `ConfigDef.validate` finds them."""
         return {name: _validated(key, props) for name, key in self.keys.items()}
 
-    def parse(self, props: Mapping[str, str | None]) -> dict[str, Any]:
+    def parse(self, props: Mapping[str, str | None]) -> dict[str, Setting]:
         """The values of all keys in their types; ConfigInvalid for the first one that is wrong."""
         parsed = {}
         for name, value in self.validate(props).items():
@@ -134,7 +141,7 @@ class ConfigDef:
         return parsed
 
 
-def _rank(key: ConfigKey) -> tuple[Any, ...]:
+def _rank(key: ConfigKey) -> tuple[str, int, bool, int, str]:
     """Kafka's order of keys: without a group first, then required ones, then by importance and name."""
     importance = _IMPORTANCE.index(key.importance) if key.importance in _IMPORTANCE else 2
     return (key.group or "", key.order, not key.required, importance, key.name)
@@ -162,13 +169,13 @@ def _validated(key: ConfigKey, props: Mapping[str, str | None]) -> ConfigValue:
     return found
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Setting) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
     return "null" if value is None else str(value)
 
 
-def parse_type(name: str, value: Any, kind: str) -> Any:
+def parse_type(name: str, value: Setting, kind: str) -> Setting:
     """A value in the type of its key; ConfigInvalid with Kafka's message."""
     if value is None or not isinstance(value, str):
         return value
@@ -192,11 +199,11 @@ def parse_type(name: str, value: Any, kind: str) -> Any:
     return text
 
 
-def _invalid(name: str, value: Any, reason: str) -> str:
+def _invalid(name: str, value: Setting, reason: str) -> str:
     return f"Invalid value {value} for configuration {name}: {reason}"
 
 
-def to_text(value: Any, kind: str = "STRING") -> str | None:
+def to_text(value: Setting, kind: str = "STRING") -> str | None:
     """The text of a value, as Kafka converts it back."""
     if value is None:
         return None
@@ -207,7 +214,7 @@ def to_text(value: Any, kind: str = "STRING") -> str | None:
     return str(value)
 
 
-def _violates(name: str, value: Any, valid: str) -> str | None:
+def _violates(name: str, value: Setting, valid: str) -> str | None:
     """Why a value is not in the described set; None if it is, or if the description only speaks to people."""
     if value is None:
         if valid.startswith(("non-empty", "non-null")):
@@ -237,7 +244,7 @@ def _violates(name: str, value: Any, valid: str) -> str | None:
     return _violates_words(value, valid)
 
 
-def _violates_words(value: Any, valid: str) -> str | None:
+def _violates_words(value: Setting, valid: str) -> str | None:
     if valid == "non-empty string without ISO control characters":
         if not value:
             return "String may not be empty"

@@ -6,9 +6,9 @@ import difflib
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from ottla.connect.config.definitions import ConfigDef, ConfigKey, kafka_keys
+from ottla.connect.config.definitions import ConfigDef, ConfigKey, ConfigValues, kafka_keys
 from ottla.connect.failures import ConfigInvalid
 
 _OWN: Final = ConfigDef(
@@ -53,7 +53,7 @@ class WorkerConfig:
     """The values in force; `originals` are the keys as they were given."""
 
     originals: Mapping[str, str]
-    values: Mapping[str, Any]
+    values: ConfigValues
     listeners: tuple[Listener, ...] = field(default_factory=tuple)
 
     @property

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from ottla.connect.converters.registry_converter import RegistryConverter, connect_value, plain_value
 from ottla.connect.data import schema as data
-from ottla.connect.data.schema import Schema, Type
+from ottla.connect.data.schema import ConnectValue, Schema, SchemaAttributes, Type
 from ottla.connect.failures import DataError
+from ottla.json_types import JsonList, JsonObject
 from ottla.registry.avro_types import AvroType
 from ottla.schemas.avro_encode import python_default
+
+AvroSchema: TypeAlias = str | JsonList | JsonObject
+"""An Avro schema as JSON: the name of a type, a union, or an object."""
 
 _PLAIN: Final = {
     Type.INT8: "int",
@@ -52,29 +56,29 @@ class AvroConverter(RegistryConverter):
 
     format = "Avro"
 
-    def _writer(self, topic: str, schema: Schema) -> Callable[[Any], bytes]:
+    def _writer(self, topic: str, schema: Schema) -> Callable[[ConnectValue], bytes]:
         text = json.dumps(avro_of(schema, set()))
         serde = self.registry.avro(None, text, key=self.is_key, auto_register=self._registers)
 
-        def write(value: Any) -> bytes:
+        def write(value: ConnectValue) -> bytes:
             return serde.serialize(topic, [], plain_value(value)) or b""
 
         return write
 
-    def _reader(self, schema_id: int) -> tuple[Schema, Callable[[bytes], Any]]:
+    def _reader(self, schema_id: int) -> tuple[Schema, Callable[[bytes], ConnectValue]]:
         serde = self.registry.avro(key=self.is_key)
         held = self.registry.by_id(schema_id)
         schema = schema_of(serde._parse(held.text, held.references).root)
         return schema, lambda data: connect_value(schema, serde.deserialize("", [], data))
 
 
-def avro_of(schema: Schema, seen: set[str]) -> Any:
+def avro_of(schema: Schema, seen: set[str]) -> AvroSchema:
     """The Avro schema of a Connect schema."""
     kind = _avro_type(schema, seen)
     return ["null", kind] if schema.optional else kind
 
 
-def _avro_type(schema: Schema, seen: set[str]) -> Any:
+def _avro_type(schema: Schema, seen: set[str]) -> AvroSchema:
     if schema.name in _LOGICAL:
         return {**_LOGICAL[schema.name], "connect.name": schema.name, "connect.version": 1}
     if schema.name == data.DECIMAL:
@@ -104,7 +108,7 @@ def _avro_type(schema: Schema, seen: set[str]) -> Any:
     return plain
 
 
-def _record(schema: Schema, seen: set[str]) -> Any:
+def _record(schema: Schema, seen: set[str]) -> AvroSchema:
     name = schema.name or _DEFAULT_NAME
     while schema.name is None and name in seen:
         name += "_"
@@ -113,22 +117,23 @@ def _record(schema: Schema, seen: set[str]) -> Any:
     seen.add(name)
     fields = []
     for one in schema.fields:
-        field: dict[str, Any] = {"name": one.name, "type": avro_of(one.schema, seen)}
+        kind = avro_of(one.schema, seen)
+        field: JsonObject = {"name": one.name, "type": kind}
         if one.schema.optional and one.schema.default is None:
             field["default"] = None
         elif isinstance(one.schema.default, bool | int | float | str):
-            if one.schema.optional:
-                field["type"] = [field["type"][1], "null"]
+            if isinstance(kind, list):
+                field["type"] = kind[::-1]
             field["default"] = one.schema.default
         fields.append(field)
     space, _, plain = name.rpartition(".")
-    out: dict[str, Any] = {"type": "record", "name": plain, "fields": fields}
+    out: JsonObject = {"type": "record", "name": plain, "fields": fields}
     return {**out, "namespace": space} if space else out
 
 
-def schema_of(one: AvroType, *, optional: bool = False, default: Any = None) -> Schema:
+def schema_of(one: AvroType, *, optional: bool = False, default: ConnectValue = None) -> Schema:
     """The Connect schema of an Avro type."""
-    more: dict[str, Any] = {"optional": optional, "default": default}
+    more: SchemaAttributes = {"optional": optional, "default": default}
     if one.kind == "union":
         others = [branch for branch in one.branches if branch.kind != "null"]
         if len(others) != 1:
@@ -137,10 +142,10 @@ def schema_of(one: AvroType, *, optional: bool = False, default: Any = None) -> 
     logical = one.props.get("logicalType")
     for name, known in _LOGICAL.items():
         if one.kind == known["type"] and logical == known["logicalType"]:
-            return Schema(_FROM_AVRO[one.kind], name=name, version=1, **more)
+            return Schema(_FROM_AVRO[one.kind], **(more | {"name": name, "version": 1}))
     if logical == "decimal" and one.kind in ("bytes", "fixed"):
         scale = {data.SCALE: str(one.props.get("scale", 0))}
-        return Schema(Type.BYTES, name=data.DECIMAL, version=1, parameters=scale, **more)
+        return Schema(Type.BYTES, **(more | {"name": data.DECIMAL, "version": 1, "parameters": scale}))
     if one.kind == "array":
         assert one.items is not None
         return data.array(schema_of(one.items), **more)
@@ -153,7 +158,7 @@ def schema_of(one: AvroType, *, optional: bool = False, default: Any = None) -> 
             given = python_default(each.type, each.default) if each.has_default else None
             plain = given if isinstance(given, bool | int | float | str) else None
             fields.append((each.name, schema_of(each.type, default=plain)))
-        return data.struct(fields, name=one.name, **more)
+        return data.struct(fields, **(more | {"name": one.name}))
     narrow = one.props.get("connect.type")
     if one.kind == "int" and narrow in ("int8", "int16"):
         return Schema(Type.INT8 if narrow == "int8" else Type.INT16, **more)

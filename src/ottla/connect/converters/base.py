@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
 
-from ottla.connect.data.schema import Schema
+from ottla.connect.data.schema import ConnectValue, Schema
 
-SchemaAndValue = tuple[Schema | None, Any]
+SchemaAndValue = tuple[Schema | None, ConnectValue]
 
 
 class Converter(ABC):
@@ -19,14 +18,14 @@ class Converter(ABC):
         self.is_key = is_key
 
     @abstractmethod
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_connect(self, topic: str, schema: Schema | None, value: ConnectValue) -> bytes | None:
         """The bytes of a value; DataError if it does not fit."""
 
     @abstractmethod
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
         """The value of bytes, with its schema; DataError if they are damaged."""
 
-    def from_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_header(self, topic: str, key: str, schema: Schema | None, value: ConnectValue) -> bytes | None:
         """The bytes of a header."""
         return self.from_connect(topic, schema, value)
 

@@ -6,19 +6,19 @@ It takes structs of plain fields, and plain values. For all else it gives None, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.connect.data.arrow import column_values, schema_of_field
 from ottla.connect.data.java_text import quoted
-from ottla.connect.data.schema import Schema, Type
+from ottla.connect.data.schema import ConnectValue, Schema, Type
 
 _SPECIAL: Final = r'["\\\x00-\x1f]'
 _NUMBERS: Final = (Type.INT8, Type.INT16, Type.INT32, Type.INT64)
 
-OneValue = Callable[[Schema, Any], str]
+OneValue = Callable[[Schema, ConnectValue], str]
 """The JSON text of one value."""
 
 
@@ -29,7 +29,7 @@ def json_column(field: pa.Field, column: pa.Array, head: str, tail: str, one: On
     if not pa.types.is_struct(field.type):
         text = _texts(field, column, one)
         return None if text is None else _joined([head, text, tail])
-    parts: list[Any] = [head + "{"]
+    parts: list[str | pa.Array] = [head + "{"]
     for at in range(field.type.num_fields):
         inner = field.type.field(at)
         text = _texts(inner, column.field(at), one)
@@ -39,7 +39,7 @@ def json_column(field: pa.Field, column: pa.Array, head: str, tail: str, one: On
     return _joined([*parts, "}" + tail])
 
 
-def _joined(parts: list[Any]) -> pa.Array:
+def _joined(parts: list[str | pa.Array]) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "").cast(pa.binary())
 
 

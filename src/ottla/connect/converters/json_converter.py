@@ -8,8 +8,8 @@ import datetime
 import decimal
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final, NoReturn, TypeAlias
 
 import pyarrow as pa
 
@@ -28,8 +28,21 @@ from ottla.connect.data.logical import (
     timestamp_ms_of,
     timestamp_of,
 )
-from ottla.connect.data.schema import BOUNDS, Field, Schema, Struct, Type, java_class_of, schema_type
+from ottla.connect.data.schema import (
+    BOUNDS,
+    ConnectValue,
+    Field,
+    Schema,
+    SchemaAttributes,
+    Struct,
+    Type,
+    java_class_of,
+    schema_type,
+)
 from ottla.connect.failures import ConfigInvalid, DataError
+
+JsonNode: TypeAlias = ConnectValue
+"""A JSON value as this converter reads and writes it: numbers with a point are exact decimals."""
 
 _TYPE_NAMES: Final = {
     "boolean": Type.BOOLEAN,
@@ -56,7 +69,7 @@ _WITHOUT_ZEROS: Final = re.compile(r'("(?:\\.|[^"\\])*")|(?<![\d.eE+])(-?)0+(?=\
 """Kafka's JSON reader allows numbers with zeros in front."""
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
@@ -64,7 +77,7 @@ _DECODER: Final = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=_
 _MISSING: Final = object()
 
 
-def parse_json(data: bytes) -> Any:
+def parse_json(data: bytes) -> JsonNode:
     """The first JSON value of some bytes, decimals exact; `_MISSING` where there is none."""
     try:
         text = data.decode().lstrip(" \t\r\n")
@@ -102,7 +115,7 @@ class JsonConverter(Converter):
 
     # -- to bytes
 
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_connect(self, topic: str, schema: Schema | None, value: ConnectValue) -> bytes | None:
         if schema is None and value is None:
             return None
         payload = to_json(self._json(schema, value))
@@ -151,7 +164,7 @@ class JsonConverter(Converter):
     def _inner_json(self, schema: Schema | None) -> Ordered | None:
         return None if schema is None else self.schema_json(schema)
 
-    def _json(self, schema: Schema | None, value: Any) -> Any:
+    def _json(self, schema: Schema | None, value: ConnectValue) -> JsonNode:
         if value is None:
             return self._null(schema)
         if schema is not None and schema.name in _LOGICAL_TO_JSON:
@@ -176,7 +189,7 @@ class JsonConverter(Converter):
             return self._struct(schema, value)
         return value
 
-    def _null(self, schema: Schema | None) -> Any:
+    def _null(self, schema: Schema | None) -> JsonNode:
         if schema is None:
             return None
         if schema.default is not None and self._replace_null:
@@ -185,7 +198,7 @@ class JsonConverter(Converter):
             return None
         raise DataError("Conversion error: null value for field that is required and has no default value")
 
-    def _map(self, schema: Schema | None, value: Mapping[Any, Any]) -> Any:
+    def _map(self, schema: Schema | None, value: Mapping[ConnectValue, ConnectValue]) -> JsonNode:
         keys = schema.key_schema if schema is not None else None
         values = schema.value_schema if schema is not None else None
         as_object = (
@@ -203,7 +216,7 @@ class JsonConverter(Converter):
             {at.name: self._json(at.schema, value.without_default(at.name)) for at in schema.fields}
         )
 
-    def _logical(self, schema: Schema, value: Any) -> Any:
+    def _logical(self, schema: Schema, value: ConnectValue) -> JsonNode:
         expected, name, convert = _LOGICAL_TO_JSON[schema.name or ""]
         if not isinstance(value, expected) or (
             schema.name == schemas.DATE and isinstance(value, datetime.datetime)
@@ -213,6 +226,7 @@ class JsonConverter(Converter):
             raise DataError(f"Invalid type for {label}, expected {kind} but was {java_class_of(value)}")
         if isinstance(value, decimal.Decimal):
             return value if self._numeric else base64.b64encode(decimal_to_bytes(schema, value)).decode()
+        assert convert is not None
         return convert(value)
 
     # -- from bytes
@@ -230,7 +244,7 @@ class JsonConverter(Converter):
         schema = self.parse_schema(found["schema"])
         return schema, self._value(schema, found["payload"])
 
-    def parse_schema(self, found: Any) -> Schema | None:
+    def parse_schema(self, found: JsonNode) -> Schema | None:
         """The schema of an envelope."""
         if found is None:
             return None
@@ -242,7 +256,7 @@ class JsonConverter(Converter):
             cached = self._parsed_schemas[text] = self._parse_schema(found)
         return cached
 
-    def _parse_schema(self, found: Any) -> Schema:
+    def _parse_schema(self, found: JsonNode) -> Schema:
         name = found.get("type") if isinstance(found, dict) else None
         if not isinstance(name, str):
             raise DataError("Schema must contain 'type' field")
@@ -264,7 +278,7 @@ class JsonConverter(Converter):
             raise DataError(f"Unknown schema type: {name}")
         return self._parse_attributes(built, found)
 
-    def _parse_fields(self, fields: Any) -> list[Field]:
+    def _parse_fields(self, fields: JsonNode) -> list[Field]:
         if not isinstance(fields, list):
             raise DataError('Struct schema\'s "fields" argument is not an array.')
         parsed = []
@@ -277,7 +291,7 @@ class JsonConverter(Converter):
             parsed.append(Field(name, number, schema))
         return parsed
 
-    def _parse_attributes(self, built: Schema, found: Mapping[str, Any]) -> Schema:
+    def _parse_attributes(self, built: Schema, found: Mapping[str, JsonNode]) -> Schema:
         parameters = found.get("parameters")
         if isinstance(parameters, dict):
             if not all(isinstance(one, str) for one in parameters.values()):
@@ -285,7 +299,7 @@ class JsonConverter(Converter):
         else:
             parameters = None
         version = found.get("version")
-        attributes: dict[str, Any] = {
+        attributes: SchemaAttributes = {
             "optional": found.get("optional") is True,
             "version": version if isinstance(version, int) and not isinstance(version, bool) else None,
             "parameters": parameters or None,
@@ -299,7 +313,7 @@ class JsonConverter(Converter):
             built = schemas.changed(built, default=default)
         return built
 
-    def _value(self, schema: Schema | None, found: Any) -> Any:
+    def _value(self, schema: Schema | None, found: JsonNode) -> ConnectValue:
         if schema is None:
             return self._plain(found)
         if found is None:
@@ -312,7 +326,7 @@ class JsonConverter(Converter):
             return _LOGICAL_FROM_JSON[schema.name](schema, found)
         return self._typed(schema, found)
 
-    def _plain(self, found: Any) -> Any:
+    def _plain(self, found: JsonNode) -> ConnectValue:
         if isinstance(found, decimal.Decimal):
             # Java's decimals have no negative zero.
             return float(found) + 0.0
@@ -324,7 +338,7 @@ class JsonConverter(Converter):
             return {key: self._plain(one) for key, one in found.items()}
         return found
 
-    def _typed(self, schema: Schema, found: Any) -> Any:
+    def _typed(self, schema: Schema, found: JsonNode) -> ConnectValue:
         kind = schema.type
         number = isinstance(found, (int, decimal.Decimal)) and not isinstance(found, bool)
         if kind is Type.BOOLEAN:
@@ -349,7 +363,7 @@ class JsonConverter(Converter):
             built.put(at.name, self._value(at.schema, found.get(at.name)))
         return built
 
-    def _typed_map(self, schema: Schema, found: Any) -> dict[Any, Any]:
+    def _typed_map(self, schema: Schema, found: JsonNode) -> dict[ConnectValue, ConnectValue]:
         assert schema.key_schema is not None
         if schema.key_schema.type is Type.STRING:
             if not isinstance(found, dict):
@@ -373,7 +387,7 @@ class JsonConverter(Converter):
         return made
 
 
-def _has_class(kind: Type, value: Any) -> bool:
+def _has_class(kind: Type, value: ConnectValue) -> bool:
     found = schema_type(value)
     if kind in BOUNDS:
         return found is Type.INT64 and BOUNDS[kind][0] <= value <= BOUNDS[kind][1]
@@ -388,7 +402,7 @@ def _wrapped(number: int, kind: Type) -> int:
     return number if low <= number <= high else (number - low) % (high - low + 1) + low
 
 
-def _node_type(found: Any) -> str:
+def _node_type(found: JsonNode) -> str:
     return _NODE_TYPES.get(type(found), "NUMBER")
 
 
@@ -399,7 +413,7 @@ def _from_base64(text: str, message: str) -> bytes:
         raise DataError(message) from None
 
 
-def _decimal_from(schema: Schema, found: Any) -> decimal.Decimal:
+def _decimal_from(schema: Schema, found: JsonNode) -> decimal.Decimal:
     if isinstance(found, (int, decimal.Decimal)) and not isinstance(found, bool):
         return decimal.Decimal(found)
     if isinstance(found, str):
@@ -410,7 +424,7 @@ def _decimal_from(schema: Schema, found: Any) -> decimal.Decimal:
     )
 
 
-def _whole(found: Any, kind: Type, label: str, unit: str) -> int:
+def _whole(found: JsonNode, kind: Type, label: str, unit: str) -> int:
     low, high = BOUNDS[kind]
     whole = isinstance(found, int) and not isinstance(found, bool)
     if not whole or (unit == "integer" and not low <= found <= high):
@@ -420,13 +434,13 @@ def _whole(found: Any, kind: Type, label: str, unit: str) -> int:
     return _wrapped(found, kind)
 
 
-_LOGICAL_TO_JSON: Final[dict[str | None, tuple[type, str, Any]]] = {
+_LOGICAL_TO_JSON: Final[dict[str | None, tuple[type, str, Callable[[ConnectValue], int] | None]]] = {
     schemas.DECIMAL: (decimal.Decimal, "BigDecimal", None),
     schemas.DATE: (datetime.date, "Date", days_of),
     schemas.TIME: (datetime.time, "Time", time_ms_of),
     schemas.TIMESTAMP: (datetime.datetime, "Timestamp", timestamp_ms_of),
 }
-_LOGICAL_FROM_JSON: Final[dict[str | None, Any]] = {
+_LOGICAL_FROM_JSON: Final[dict[str | None, Callable[[Schema, JsonNode], ConnectValue]]] = {
     schemas.DECIMAL: _decimal_from,
     schemas.DATE: lambda _, found: date_of(_whole(found, Type.INT32, "Date", "integer")),
     schemas.TIME: lambda _, found: time_of(_whole(found, Type.INT32, "Time", "integer")),

@@ -10,7 +10,7 @@ import binascii
 import decimal
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -26,7 +26,8 @@ from ottla.connect.data.logical import (
     timestamp_ms_of,
     timestamp_of,
 )
-from ottla.connect.data.schema import Schema, Struct, Type
+from ottla.connect.data.schema import ConnectValue, Schema, SchemaAttributes, Struct, Type
+from ottla.json_types import JsonObject
 from ottla.schemas import frames
 from ottla.schemas.errors import InvalidData
 from ottla.schemas.json_types import JsonType, json_type
@@ -60,26 +61,26 @@ class JsonSchemaConverter(RegistryConverter):
 
     format = "JSON"
 
-    def _writer(self, topic: str, schema: Schema) -> Callable[[Any], bytes]:
+    def _writer(self, topic: str, schema: Schema) -> Callable[[ConnectValue], bytes]:
         text = json.dumps(json_schema_of(schema))
         checks = self.flag("json.fail.invalid.schema", False)
         serde = self.registry.json(
             None, text, key=self.is_key, auto_register=self._registers, validate=checks
         )
 
-        def write(value: Any) -> bytes:
+        def write(value: ConnectValue) -> bytes:
             return serde.serialize(topic, [], to_json(schema, value)) or b""
 
         return write
 
-    def _reader(self, schema_id: int) -> tuple[Schema, Callable[[bytes], Any]]:
+    def _reader(self, schema_id: int) -> tuple[Schema, Callable[[bytes], ConnectValue]]:
         held = self.registry.by_id(schema_id)
         serde = self.registry.json("-", key=self.is_key, validate=False)
         serde._check_type(held)
         schema = schema_of(json_type(held.text, serde._texts(held.references)))
         check = serde._validator(held) if self.flag("json.fail.invalid.schema", False) else None
 
-        def read(record: bytes) -> Any:
+        def read(record: bytes) -> ConnectValue:
             try:
                 value = json.loads(record[frames.PREFIX_BYTES :], parse_float=decimal.Decimal)
                 if check is not None:
@@ -95,7 +96,7 @@ class JsonSchemaConverter(RegistryConverter):
 # -- Connect to JSON Schema
 
 
-def json_schema_of(schema: Schema, index: int | None = None) -> dict[str, Any]:
+def json_schema_of(schema: Schema, index: int | None = None) -> JsonObject:
     """The JSON Schema of a Connect schema."""
     found = _json_type(schema)
     for name, value in (
@@ -112,7 +113,7 @@ def json_schema_of(schema: Schema, index: int | None = None) -> dict[str, Any]:
     return found if index is None else {**found, "connect.index": index}
 
 
-def _json_type(schema: Schema) -> dict[str, Any]:
+def _json_type(schema: Schema) -> JsonObject:
     if schema.type is Type.ARRAY:
         assert schema.value_schema is not None
         return {"type": "array", "items": json_schema_of(schema.value_schema)}
@@ -128,13 +129,13 @@ def _json_type(schema: Schema) -> dict[str, Any]:
         return {"type": "object", "properties": properties}
     if schema.name == data.DECIMAL:
         return {"type": "number", "connect.type": "bytes"}
-    found: dict[str, Any] = {"type": _JSON_TYPES[schema.type]}
+    found: JsonObject = {"type": _JSON_TYPES[schema.type]}
     if schema.type not in _WITHOUT_HINT:
         found["connect.type"] = schema.type.value.lower()
     return found
 
 
-def to_json(schema: Schema, value: Any) -> Any:
+def to_json(schema: Schema, value: ConnectValue) -> ConnectValue:
     """A Connect value as a JSON document."""
     if value is None:
         return None
@@ -169,11 +170,12 @@ def schema_of(one: JsonType) -> Schema:
     """The Connect schema of a JSON Schema's type."""
     document = one.document
     parameters = document.get("connect.parameters")
-    more: dict[str, Any] = {
+    title, version, doc = (document.get(key) for key in ("title", "connect.version", "description"))
+    more: SchemaAttributes = {
         "optional": one.optional,
-        "name": document.get("title"),
-        "version": document.get("connect.version"),
-        "doc": document.get("description"),
+        "name": title if isinstance(title, str) else None,
+        "version": version if isinstance(version, int) else None,
+        "doc": doc if isinstance(doc, str) else None,
         "parameters": (
             {str(key): str(value) for key, value in parameters.items()}
             if isinstance(parameters, dict) and parameters
@@ -191,12 +193,12 @@ def schema_of(one: JsonType) -> Schema:
     return schema if default is None else data.changed(schema, default=from_json(schema, default))
 
 
-def from_json(schema: Schema, value: Any) -> Any:
+def from_json(schema: Schema, value: ConnectValue) -> ConnectValue:
     """A JSON document as a Connect value."""
     return connect_value(schema, value, _scalar)
 
 
-def _scalar(schema: Schema, value: Any) -> Any:
+def _scalar(schema: Schema, value: ConnectValue) -> ConnectValue:
     match schema.name:
         case data.DATE:
             return date_of(int(value))

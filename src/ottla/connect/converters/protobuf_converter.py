@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.connect.converters.registry_converter import RegistryConverter, connect_value, plain_value
 from ottla.connect.data import schema as data
-from ottla.connect.data.schema import Schema, Type
+from ottla.connect.data.schema import ConnectValue, Schema, Type
 from ottla.connect.failures import DataError
 from ottla.schemas import frames
 from ottla.schemas.errors import InvalidData
@@ -27,6 +27,9 @@ from ottla.schemas.proto_messages import (
     repeated,
     to_python,
 )
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 _PROTO_TYPES: Final = {
     Type.INT8: "int32",
@@ -65,24 +68,24 @@ class ProtobufConverter(RegistryConverter):
 
     format = "Protobuf"
 
-    def _writer(self, topic: str, schema: Schema) -> Callable[[Any], bytes]:
+    def _writer(self, topic: str, schema: Schema) -> Callable[[ConnectValue], bytes]:
         text = proto_of(schema)
         submit = self.registry.register if self._registers else self.registry.lookup
         held = submit(self.subject_of(topic), text, "PROTOBUF")
         kind = MessageTypes(self.registry, held).at((0,))
         prefix = frames.prefix(held.id) + _FIRST
 
-        def write(value: Any) -> bytes:
+        def write(value: ConnectValue) -> bytes:
             written: bytes = prefix + from_python(kind, plain_value(value)).SerializeToString()
             return written
 
         return write
 
-    def _reader(self, schema_id: int) -> tuple[Schema, Callable[[bytes], Any]]:
+    def _reader(self, schema_id: int) -> tuple[Schema, Callable[[bytes], ConnectValue]]:
         types = MessageTypes(self.registry, self.registry.by_id(schema_id))
         schemas: dict[tuple[int, ...], Schema] = {}
 
-        def read(record: bytes) -> Any:
+        def read(record: bytes) -> ConnectValue:
             try:
                 path, start = read_indexes(record, frames.PREFIX_BYTES)
                 kind = types.at(path)
@@ -96,7 +99,7 @@ class ProtobufConverter(RegistryConverter):
 
         return schema_of(types.at((0,)).DESCRIPTOR), read
 
-    def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
+    def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, ConnectValue]:
         """The value of a record; the schema is that of its message, which need not be the first of the file."""
         schema, value = super().to_connect(topic, data)
         return (schema, None) if value is None else (value.schema, value)
@@ -175,7 +178,7 @@ def _checked(name: str) -> str:
 # -- Protobuf to Connect
 
 
-def schema_of(descriptor: Any, above: tuple[str, ...] = ()) -> Schema:
+def schema_of(descriptor: Descriptor, above: tuple[str, ...] = ()) -> Schema:
     """The Connect schema of a message."""
     if descriptor.full_name in above:
         raise DataError(f"the message {descriptor.full_name} contains itself, which no Connect schema does")
@@ -184,7 +187,7 @@ def schema_of(descriptor: Any, above: tuple[str, ...] = ()) -> Schema:
     return data.struct(fields, name=descriptor.full_name)
 
 
-def _schema_of_field(field: Any, above: tuple[str, ...]) -> Schema:
+def _schema_of_field(field: FieldDescriptor, above: tuple[str, ...]) -> Schema:
     if is_map(field):
         entry = field.message_type.fields_by_name
         return data.map_of(_schema_of_one(entry["key"], above), _schema_of_one(entry["value"], above))
@@ -194,7 +197,7 @@ def _schema_of_field(field: Any, above: tuple[str, ...]) -> Schema:
     return data.optional(found) if field.has_presence else found
 
 
-def _schema_of_one(field: Any, above: tuple[str, ...]) -> Schema:
+def _schema_of_one(field: FieldDescriptor, above: tuple[str, ...]) -> Schema:
     kind = field.message_type
     if kind is None:
         return Schema(_CONNECT_TYPES[field.type])

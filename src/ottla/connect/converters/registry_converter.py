@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from ottla.connect.converters.base import Converter, SchemaAndValue
-from ottla.connect.data.schema import Schema, Struct, Type
+from ottla.connect.data.schema import ConnectValue, Schema, Struct, Type
 from ottla.connect.failures import DataError, Retriable
 from ottla.schemas import frames
 from ottla.schemas.client import Registry
@@ -38,18 +38,18 @@ class RegistryConverter(Converter):
             raise DataError(f"{self._name} needs the setting schema.registry.url")
         self.registry = registry
         self._registers = self.flag("auto.register.schemas", True)
-        self._writers: dict[tuple[str, Schema], Callable[[Any], bytes]] = {}
-        self._readers: dict[int, tuple[Schema, Callable[[bytes], Any]]] = {}
+        self._writers: dict[tuple[str, Schema], Callable[[ConnectValue], bytes]] = {}
+        self._readers: dict[int, tuple[Schema, Callable[[bytes], ConnectValue]]] = {}
 
     @abstractmethod
-    def _writer(self, topic: str, schema: Schema) -> Callable[[Any], bytes]:
+    def _writer(self, topic: str, schema: Schema) -> Callable[[ConnectValue], bytes]:
         """The function that writes values of a schema to a topic."""
 
     @abstractmethod
-    def _reader(self, schema_id: int) -> tuple[Schema, Callable[[bytes], Any]]:
+    def _reader(self, schema_id: int) -> tuple[Schema, Callable[[bytes], ConnectValue]]:
         """The Connect schema of a schema id, and the function that reads its records."""
 
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_connect(self, topic: str, schema: Schema | None, value: ConnectValue) -> bytes | None:
         """The record of a value; null without a value."""
         if value is None:
             return None
@@ -96,7 +96,7 @@ def _cached(known: dict[K, V], key: K, make: Callable[[], V]) -> V:
     return found
 
 
-def plain_value(value: Any) -> Any:
+def plain_value(value: ConnectValue) -> ConnectValue:
     """A Connect value as serializers take it: structs become dicts."""
     if isinstance(value, Struct):
         return {one.name: plain_value(value.get(one.name)) for one in value.schema.fields}
@@ -107,11 +107,13 @@ def plain_value(value: Any) -> Any:
     return value
 
 
-def _same(schema: Schema, value: Any) -> Any:
+def _same(schema: Schema, value: ConnectValue) -> ConnectValue:
     return value
 
 
-def connect_value(schema: Schema, value: Any, scalar: Callable[[Schema, Any], Any] = _same) -> Any:
+def connect_value(
+    schema: Schema, value: ConnectValue, scalar: Callable[[Schema, ConnectValue], ConnectValue] = _same
+) -> ConnectValue:
     """A decoded value as Connect has it: structs in place of dicts, and other values by `scalar`.
 
     A map may also be a list of entries with a key and a value.

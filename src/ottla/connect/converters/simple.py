@@ -6,12 +6,12 @@ import codecs
 import datetime
 import struct
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ottla.connect.converters.base import Converter, SchemaAndValue
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.java_text import Float32, java_double, java_float
-from ottla.connect.data.schema import Schema, Struct, Type, java_class_of, schema_type
+from ottla.connect.data.schema import ConnectValue, Schema, Struct, Type, java_class_of, schema_type
 from ottla.connect.failures import ConfigInvalid, DataError
 from ottla.java_order import java_map_order
 
@@ -27,7 +27,7 @@ class StringConverter(Converter):
         except LookupError:
             raise ConfigInvalid(f"converter.encoding: there is no encoding {self.encoding}") from None
 
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_connect(self, topic: str, schema: Schema | None, value: ConnectValue) -> bytes | None:
         """The text of a value."""
         return None if value is None else java_string(value, schema).encode(self.encoding, "replace")
 
@@ -36,7 +36,7 @@ class StringConverter(Converter):
         return schemas.OPTIONAL_STRING, None if data is None else data.decode(self.encoding, "replace")
 
 
-def java_string(value: Any, schema: Schema | None = None) -> str:
+def java_string(value: ConnectValue, schema: Schema | None = None) -> str:
     """The text that Java's `toString()` gives a value."""
     if isinstance(value, str):
         return value
@@ -77,7 +77,7 @@ def _java_date(value: datetime.date | datetime.time) -> str:
 class ByteArrayConverter(Converter):
     """`org.apache.kafka.connect.converters.ByteArrayConverter`: bytes as they are."""
 
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_connect(self, topic: str, schema: Schema | None, value: ConnectValue) -> bytes | None:
         """The same bytes."""
         if schema is not None and schema.type is not Type.BYTES:
             raise DataError(f"Invalid schema type for ByteArrayConverter: {schema.type}")
@@ -95,7 +95,7 @@ class ByteArrayConverter(Converter):
 class BooleanConverter(Converter):
     """`org.apache.kafka.connect.converters.BooleanConverter`: one byte, 0 or 1."""
 
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_connect(self, topic: str, schema: Schema | None, value: ConnectValue) -> bytes | None:
         """One byte."""
         if schema is not None and schema.type is not Type.BOOLEAN:
             raise DataError(f"Invalid schema type for BooleanConverter: {schema.type}")
@@ -117,7 +117,7 @@ class _NumberConverter(Converter):
     schema: ClassVar[Schema]
     type_name: ClassVar[str]
 
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_connect(self, topic: str, schema: Schema | None, value: ConnectValue) -> bytes | None:
         if value is None:
             return None
         whole = isinstance(value, int) and not isinstance(value, bool)

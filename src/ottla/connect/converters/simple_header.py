@@ -7,13 +7,13 @@ import datetime
 import decimal
 import logging
 import re
-from typing import Any, Final
+from typing import Final
 
 from ottla.connect.converters.base import Converter, SchemaAndValue
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.java_text import java_double, java_float
 from ottla.connect.data.logical import MS_PER_DAY, time_of, timestamp_ms_of, timestamp_of
-from ottla.connect.data.schema import BOUNDS, Schema, Struct, Type
+from ottla.connect.data.schema import BOUNDS, ConnectValue, Schema, Struct, Type
 from ottla.connect.failures import DataError
 
 _logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class SimpleHeaderConverter(Converter):
     <Type.INT8: 'INT8'>
     """
 
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_connect(self, topic: str, schema: Schema | None, value: ConnectValue) -> bytes | None:
         """The text of a value."""
         return None if value is None else header_text(schema, value).encode("utf-8", "replace")
 
@@ -49,7 +49,7 @@ class SimpleHeaderConverter(Converter):
             return schemas.BYTES, data
 
 
-def header_text(schema: Schema | None, value: Any, embedded: bool = False) -> str:
+def header_text(schema: Schema | None, value: ConnectValue, embedded: bool = False) -> str:
     """The text of a value, quoted inside of lists and maps."""
     if value is None:
         return "null"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from ottla.connect.data import schema as schemas
-from ottla.connect.data.schema import Schema, Struct, Type
+from ottla.connect.data.schema import ConnectValue, Schema, Struct, Type
 from ottla.connect.failures import DataError
 
 _PRIMITIVES: Final = {
@@ -97,7 +97,7 @@ def arrow_type(schema: Schema) -> pa.DataType:
     return pa.struct([pa.field(at.name, arrow_type(at.schema), at.schema.optional) for at in schema.fields])
 
 
-def column_values(schema: Schema, column: pa.Array) -> list[Any]:
+def column_values(schema: Schema, column: pa.Array) -> list[ConnectValue]:
     """The values of a column as Connect has them: structs instead of dicts."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", "UTC"), safe=False)
@@ -109,7 +109,7 @@ def _is_plain(schema: Schema) -> bool:
     return schema.type.is_primitive and schema.name != schemas.TIMESTAMP
 
 
-def connect_value(schema: Schema, value: Any) -> Any:
+def connect_value(schema: Schema, value: ConnectValue) -> ConnectValue:
     """A Python value of Arrow as Connect has it."""
     if value is None:
         return None
@@ -128,7 +128,7 @@ def connect_value(schema: Schema, value: Any) -> Any:
     return value
 
 
-def arrow_value(schema: Schema, value: Any) -> Any:
+def arrow_value(schema: Schema, value: ConnectValue) -> ConnectValue:
     """A Connect value as pyarrow takes it."""
     if value is None:
         return None

@@ -8,8 +8,9 @@ import math
 import re
 import struct
 from json.encoder import encode_basestring
-from typing import Any, Final
+from typing import Final
 
+from ottla.connect.data.schema import ConnectValue
 from ottla.java_order import java_set_order
 
 _CONTROL: Final = re.compile(r"\\u00[01][0-9a-f]")
@@ -80,13 +81,13 @@ def _order(keys: tuple[str, ...], slots: int) -> tuple[str, ...]:
     return tuple(java_set_order(keys, slots))
 
 
-class JavaMap(dict[str, Any]):
+class JavaMap(dict[str, ConnectValue]):
     """A HashMap that began with another number of slots than 16, which its order depends on."""
 
     slots: int = 16
 
 
-def copied(value: dict[str, Any], capacity: int | None = None) -> JavaMap:
+def copied(value: dict[str, ConnectValue], capacity: int | None = None) -> JavaMap:
     """A copy, as `new HashMap<>(map)` makes it; with a capacity, an empty map for that many entries."""
     wanted = int(len(value) / 0.75 + 1) if capacity is None else capacity
     made = JavaMap({key: value[key] for key in java_keys(value)} if capacity is None else ())
@@ -95,18 +96,18 @@ def copied(value: dict[str, Any], capacity: int | None = None) -> JavaMap:
     return made
 
 
-def java_keys(value: dict[str, Any]) -> tuple[str, ...]:
+def java_keys(value: dict[str, ConnectValue]) -> tuple[str, ...]:
     """The keys of a map in the order in which Java iterates over them."""
     if isinstance(value, Ordered):
         return tuple(value)
     return _order(tuple(value), value.slots if isinstance(value, JavaMap) else 16)
 
 
-class Ordered(dict[str, Any]):
+class Ordered(dict[str, ConnectValue]):
     """A JSON object that keeps the order of its entries; a plain dict is written in the order of a HashMap."""
 
 
-def to_json(value: Any) -> str:
+def to_json(value: ConnectValue) -> str:
     """Compact JSON, with plain dicts in the order of a HashMap.
 
     >>> to_json({"topic": "a", "cluster": [1, 2.5, None]})

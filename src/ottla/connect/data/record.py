@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypedDict, Unpack
 
-from ottla.connect.data.schema import Schema
+from ottla.connect.data.schema import ConnectValue, Schema
+from ottla.json_types import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class Header:
 
     key: str
     schema: Schema | None
-    value: Any
+    value: ConnectValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Headers:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def add(self, key: str, value: Any, schema: Schema | None) -> Headers:
+    def add(self, key: str, value: ConnectValue, schema: Schema | None) -> Headers:
         """With one more header."""
         return Headers((*self.entries, Header(key, schema, value)))
 
@@ -43,6 +44,19 @@ class Headers:
         return [one for one in self.entries if one.key == key]
 
 
+class RecordChanges(TypedDict, total=False):
+    """What a transform may change of a record."""
+
+    topic: str
+    value: ConnectValue
+    value_schema: Schema | None
+    key: ConnectValue
+    key_schema: Schema | None
+    partition: int | None
+    timestamp: int | None
+    headers: Headers
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectRecord:
     """What sources and sinks have in common; transforms work on it.
@@ -51,15 +65,15 @@ class ConnectRecord:
     """
 
     topic: str
-    value: Any = None
+    value: ConnectValue = None
     value_schema: Schema | None = None
-    key: Any = None
+    key: ConnectValue = None
     key_schema: Schema | None = None
     partition: int | None = None
     timestamp: int | None = None
     headers: Headers = field(default_factory=Headers)
 
-    def with_changes(self, **changes: Any) -> ConnectRecord:
+    def with_changes(self, **changes: Unpack[RecordChanges]) -> ConnectRecord:
         """The record with some attributes changed."""
         return replace(self, **changes)
 
@@ -68,8 +82,8 @@ class ConnectRecord:
 class SourceRecord(ConnectRecord):
     """A record of a source: `source_partition` and `source_offset` say where it came from."""
 
-    source_partition: Mapping[str, Any] = field(default_factory=dict)
-    source_offset: Mapping[str, Any] = field(default_factory=dict)
+    source_partition: Mapping[str, Json] = field(default_factory=dict)
+    source_offset: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ import decimal
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
+from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.failures import DataError, SchemaError
 
 
@@ -36,6 +37,24 @@ class Type(enum.StrEnum):
     def is_primitive(self) -> bool:
         """Whether values have no parts."""
         return self not in (Type.ARRAY, Type.MAP, Type.STRUCT)
+
+
+ConnectValue: TypeAlias = Any
+"""A value of a record, a field or a header: one of those that this module's docstring lists, or None.
+
+Which one is known at run time only, from its schema: converters and transforms look there and not at the value.
+"""
+
+
+class SchemaAttributes(TypedDict, total=False):
+    """What a schema says beside its type and its parts."""
+
+    optional: bool
+    default: ConnectValue
+    name: str | None
+    version: int | None
+    doc: str | None
+    parameters: Mapping[str, str] | None
 
 
 BOUNDS: Final = {
@@ -88,7 +107,7 @@ class Schema:
 
     type: Type
     optional: bool = False
-    default: Any = None
+    default: ConnectValue = None
     name: str | None = None
     version: int | None = None
     doc: str | None = None
@@ -115,7 +134,7 @@ class Schema:
         """Whether a struct has a field."""
         return name in self._by_name
 
-    def _content(self) -> tuple[Any, ...]:
+    def _content(self) -> tuple[object, ...]:
         return (
             self.type,
             self.optional,
@@ -140,12 +159,12 @@ class Schema:
     def __str__(self) -> str:
         return f"Schema{{{self.name}:{self.type}}}" if self.name is not None else f"Schema{{{self.type}}}"
 
-    def validate(self, value: Any, where: str = "value") -> None:
+    def validate(self, value: ConnectValue, where: str = "value") -> None:
         """DataError if a value does not fit."""
         _validate(self, value, where)
 
 
-def _validate(schema: Schema, value: Any, where: str) -> None:
+def _validate(schema: Schema, value: ConnectValue, where: str) -> None:
     if value is None:
         if not schema.optional:
             raise DataError(f"Invalid value: null used for required {where}, schema type: {schema.type}")
@@ -170,7 +189,7 @@ def _validate(schema: Schema, value: Any, where: str) -> None:
             _validate(schema.value_schema, one, f"value of map {where}")
 
 
-def _fits(schema: Schema, value: Any) -> bool:
+def _fits(schema: Schema, value: ConnectValue) -> bool:
     logical = _LOGICAL_CLASSES.get(schema.name or "")
     if logical is not None:
         if logical is datetime.date and isinstance(value, datetime.datetime):
@@ -180,7 +199,7 @@ def _fits(schema: Schema, value: Any) -> bool:
         return isinstance(value, Struct)
     if isinstance(value, bool) and schema.type is not Type.BOOLEAN:
         return False
-    number: Any = value
+    number: ConnectValue = value
     if not isinstance(value, _CLASSES[schema.type]):
         return False
     bounds = BOUNDS.get(schema.type)
@@ -202,7 +221,7 @@ _JAVA_CLASSES: Final[dict[type, str]] = {
 }
 
 
-def java_class_of(value: Any) -> str:
+def java_class_of(value: ConnectValue) -> str:
     """The class that a value has in Kafka's messages."""
     if isinstance(value, Struct):
         return "class org.apache.kafka.connect.data.Struct"
@@ -219,28 +238,28 @@ class Struct:
 
     __slots__ = ("_values", "schema")
 
-    def __init__(self, schema: Schema, values: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, schema: Schema, values: ConfigValues | None = None) -> None:
         if schema.type is not Type.STRUCT:
             raise DataError(f"Not a struct schema: {schema}")
         self.schema = schema
-        self._values: list[Any] = [None] * len(schema.fields)
+        self._values: list[ConnectValue] = [None] * len(schema.fields)
         for name, value in (values or {}).items():
             self.put(name, value)
 
-    def put(self, name: str, value: Any) -> Struct:
+    def put(self, name: str, value: ConnectValue) -> Struct:
         """Sets a field; returns the struct."""
         at = self.schema.field(name)
         _validate(at.schema, value, f'field: "{name}"')
         self._values[at.index] = value
         return self
 
-    def get(self, name: str) -> Any:
+    def get(self, name: str) -> ConnectValue:
         """The value of a field, or its default."""
         at = self.schema.field(name)
         value = self._values[at.index]
         return at.schema.default if value is None and at.schema.default is not None else value
 
-    def without_default(self, name: str) -> Any:
+    def without_default(self, name: str) -> ConnectValue:
         """The value of a field as it was put."""
         return self._values[self.schema.field(name).index]
 
@@ -288,7 +307,7 @@ def optional(schema: Schema) -> Schema:
     return replace(schema, optional=True, _by_name={})
 
 
-def changed(schema: Schema, **changes: Any) -> Schema:
+def changed(schema: Schema, **changes: Unpack[SchemaAttributes]) -> Schema:
     """A schema with some attributes changed."""
     return replace(schema, **changes, _by_name={})
 
@@ -298,23 +317,23 @@ def decimal_schema(scale: int, *, optional: bool = False) -> Schema:
     return Schema(Type.BYTES, optional, name=DECIMAL, version=1, parameters={SCALE: str(scale)})
 
 
-def array(items: Schema, **attributes: Any) -> Schema:
+def array(items: Schema, **attributes: Unpack[SchemaAttributes]) -> Schema:
     """The schema of a list."""
     return Schema(Type.ARRAY, value_schema=items, **attributes)
 
 
-def map_of(keys: Schema, values: Schema, **attributes: Any) -> Schema:
+def map_of(keys: Schema, values: Schema, **attributes: Unpack[SchemaAttributes]) -> Schema:
     """The schema of a map."""
     return Schema(Type.MAP, key_schema=keys, value_schema=values, **attributes)
 
 
-def struct(fields: Iterable[tuple[str, Schema]], **attributes: Any) -> Schema:
+def struct(fields: Iterable[tuple[str, Schema]], **attributes: Unpack[SchemaAttributes]) -> Schema:
     """The schema of a struct, from the names and schemas of its fields."""
     numbered = tuple(Field(name, index, schema) for index, (name, schema) in enumerate(fields))
     return Schema(Type.STRUCT, fields=numbered, **attributes)
 
 
-def schema_type(value: Any) -> Type | None:
+def schema_type(value: ConnectValue) -> Type | None:
     """The type of a value that has no schema; None if there is none for its class."""
     if isinstance(value, bool):
         return Type.BOOLEAN

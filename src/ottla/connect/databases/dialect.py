@@ -11,11 +11,12 @@ import decimal
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.schema import Schema, Type
 from ottla.connect.databases.address import Address
+from ottla.connect.databases.connection import Connection, Cursor, SqlRow, SqlValue
 from ottla.connect.failures import ConnectError, Retriable, TaskFailed
 
 FETCH_ROWS: Final = 5_000
@@ -74,7 +75,7 @@ class Dialect(ABC):
         named = self.quote(table.name)
         return f"{self.quote(table.schema)}.{named}" if table.schema else named
 
-    def connect(self) -> Any:
+    def connect(self) -> Connection:
         """A connection; Retriable if the database cannot be reached."""
         try:
             with self.errors(f"cannot connect to {self.address}"):
@@ -100,7 +101,7 @@ class Dialect(ABC):
             raise kind(f"{doing}: {words}") from error
 
     @abstractmethod
-    def _connect(self) -> Any: ...
+    def _connect(self) -> Connection: ...
 
     @abstractmethod
     def is_error(self, error: BaseException) -> bool:
@@ -114,40 +115,40 @@ class Dialect(ABC):
         """Whether an error of the driver is likely to pass by itself."""
 
     @abstractmethod
-    def tables(self, connection: Any, types: Sequence[str]) -> list[TableId]:
+    def tables(self, connection: Connection, types: Sequence[str]) -> list[TableId]:
         """All tables of the user, in order."""
 
     @abstractmethod
-    def columns(self, connection: Any, table: TableId) -> list[Column]:
+    def columns(self, connection: Connection, table: TableId) -> list[Column]:
         """The columns of a table, in order; empty if there is no such table."""
 
     @abstractmethod
-    def described(self, cursor: Any, first: Sequence[Any] | None) -> list[Column]:
+    def described(self, cursor: Cursor, first: SqlRow | None) -> list[Column]:
         """The columns of a query's result; `first` is its first row."""
 
     @abstractmethod
-    def now(self, connection: Any) -> datetime.datetime:
+    def now(self, connection: Connection) -> datetime.datetime:
         """The database's own time, in UTC."""
 
     def time_sql(self, expression: str) -> str:
         """A timestamp column as it can be compared with parameters of `time_parameter`."""
         return expression
 
-    def time_parameter(self, value: datetime.datetime, zone: datetime.tzinfo) -> Any:
+    def time_parameter(self, value: datetime.datetime, zone: datetime.tzinfo) -> SqlValue:
         """A time in UTC as a parameter; columns without a zone are in `zone`."""
         return value.astimezone(zone).replace(tzinfo=None)
 
-    def time_value(self, value: Any, zone: datetime.tzinfo) -> datetime.datetime:
+    def time_value(self, value: SqlValue, zone: datetime.tzinfo) -> datetime.datetime:
         """What a query gave for `time_sql`, in UTC."""
         found: datetime.datetime = value
         return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(datetime.UTC)
 
-    def execute(self, cursor: Any, sql: str, values: Sequence[Any] = ()) -> None:
+    def execute(self, cursor: Cursor, sql: str, values: Sequence[SqlValue] = ()) -> None:
         """Runs a statement. Without values, a % in it is itself."""
         cursor.execute(sql, tuple(values) or None)
 
     @contextlib.contextmanager
-    def streaming(self, connection: Any, sql: str, values: Sequence[Any]) -> Iterator[Any]:
+    def streaming(self, connection: Connection, sql: str, values: Sequence[SqlValue]) -> Iterator[Cursor]:
         """A cursor that fetches a result piece by piece."""
         cursor = connection.cursor()
         try:
@@ -156,7 +157,7 @@ class Dialect(ABC):
         finally:
             cursor.close()
 
-    def value(self, schema: Schema, value: Any, zone: datetime.tzinfo) -> Any:
+    def value(self, schema: Schema, value: SqlValue, zone: datetime.tzinfo) -> SqlValue:
         """A value of the driver as Connect has it."""
         if value is None:
             return None
@@ -210,16 +211,16 @@ class Dialect(ABC):
         """The condition of a key."""
         return " AND ".join(f"{self.quote(one)} = {self.mark}" for one in keys)
 
-    def execute_many(self, cursor: Any, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    def execute_many(self, cursor: Cursor, sql: str, rows: Sequence[SqlRow]) -> None:
         """Runs a statement for many rows."""
         cursor.executemany(sql, rows)
 
-    def parameter(self, schema: Schema | None, value: Any) -> Any:
+    def parameter(self, schema: Schema | None, value: SqlValue) -> SqlValue:
         """A Connect value as a parameter."""
         return value
 
 
-def fixed(value: Any, schema: Schema) -> decimal.Decimal:
+def fixed(value: SqlValue, schema: Schema) -> decimal.Decimal:
     """A decimal with the scale of its schema."""
     scale = int((schema.parameters or {}).get(schemas.SCALE, "0"))
     number = value if isinstance(value, decimal.Decimal) else decimal.Decimal(str(value))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from ottla.connect.config.definitions import ConfigDef, ConfigKey
+from ottla.connect.config.definitions import ConfigDef, ConfigKey, ConfigValues
 from ottla.connect.databases.address import Address, parse_address
 from ottla.connect.databases.dialect import Dialect, dialect_of
 from ottla.connect.failures import ConfigInvalid
@@ -30,12 +29,12 @@ CONNECTION = ConfigDef(
 )
 
 
-def dialect_for(values: Mapping[str, Any]) -> Dialect:
+def dialect_for(values: ConfigValues) -> Dialect:
     """The database of a connector's values."""
     return dialect_of(address_of(values))
 
 
-def address_of(values: Mapping[str, Any]) -> Address:
+def address_of(values: ConfigValues) -> Address:
     """The address of a connector's values."""
     return parse_address(
         values["connection.url"] or "", values["connection.user"], values["connection.password"]

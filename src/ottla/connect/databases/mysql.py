@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.schema import Schema, Type
+from ottla.connect.databases.connection import Connection, Cursor, SqlRow, SqlValue
 from ottla.connect.databases.dialect import Column, Dialect, TableId, column_schema
 from ottla.connect.failures import TaskFailed
 
@@ -47,7 +48,7 @@ class MySql(Dialect):
         schemas.TIMESTAMP: "DATETIME(3)",
     }
 
-    def _connect(self) -> Any:
+    def _connect(self) -> Connection:
         import pymysql
 
         at = self.address
@@ -75,7 +76,7 @@ class MySql(Dialect):
     def passes(self, error: BaseException) -> bool:
         return bool(error.args) and error.args[0] in _PASSING
 
-    def tables(self, connection: Any, types: Sequence[str]) -> list[TableId]:
+    def tables(self, connection: Connection, types: Sequence[str]) -> list[TableId]:
         kinds = ["BASE TABLE" if one.upper() == "TABLE" else one.upper() for one in types]
         with connection.cursor() as cursor:
             cursor.execute(
@@ -85,7 +86,7 @@ class MySql(Dialect):
             )
             return [TableId(name, schema) for schema, name in cursor.fetchall()]
 
-    def columns(self, connection: Any, table: TableId) -> list[Column]:
+    def columns(self, connection: Connection, table: TableId) -> list[Column]:
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT column_name, data_type, column_type, is_nullable, column_key, extra, numeric_scale "
@@ -95,7 +96,7 @@ class MySql(Dialect):
             )
             return [_column(*row) for row in cursor.fetchall()]
 
-    def described(self, cursor: Any, first: Sequence[Any] | None) -> list[Column]:
+    def described(self, cursor: Cursor, first: SqlRow | None) -> list[Column]:
         fields = cursor._result.fields
         found = []
         for one in fields:
@@ -103,7 +104,7 @@ class MySql(Dialect):
             found.append(Column(one.name, schemas.optional(schema)))
         return found
 
-    def now(self, connection: Any) -> datetime.datetime:
+    def now(self, connection: Connection) -> datetime.datetime:
         with connection.cursor() as cursor:
             cursor.execute("SELECT UTC_TIMESTAMP(6)")
             found: datetime.datetime = cursor.fetchone()[0]
@@ -111,7 +112,7 @@ class MySql(Dialect):
         return found.replace(tzinfo=datetime.UTC)
 
     @contextlib.contextmanager
-    def streaming(self, connection: Any, sql: str, values: Sequence[Any]) -> Iterator[Any]:
+    def streaming(self, connection: Connection, sql: str, values: Sequence[SqlValue]) -> Iterator[Cursor]:
         """A cursor that leaves the rest of the result on the server."""
         from pymysql.cursors import SSCursor
 
@@ -123,7 +124,7 @@ class MySql(Dialect):
             cursor.close()
             connection.rollback()
 
-    def value(self, schema: Schema, value: Any, zone: datetime.tzinfo) -> Any:
+    def value(self, schema: Schema, value: SqlValue, zone: datetime.tzinfo) -> SqlValue:
         if schema.name == schemas.TIME and isinstance(value, datetime.timedelta):
             if not datetime.timedelta() <= value < datetime.timedelta(days=1):
                 raise TaskFailed(f"the time {value} of {self.address} is not within a day")
@@ -138,7 +139,7 @@ class MySql(Dialect):
     def decimal_type(self, scale: int) -> str:
         return f"DECIMAL(65,{min(scale, 30)})"
 
-    def parameter(self, schema: Schema | None, value: Any) -> Any:
+    def parameter(self, schema: Schema | None, value: SqlValue) -> SqlValue:
         if isinstance(value, datetime.datetime):
             return value.astimezone(datetime.UTC).replace(tzinfo=None)
         return value

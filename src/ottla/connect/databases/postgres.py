@@ -6,10 +6,11 @@ import contextlib
 import datetime
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.schema import Schema, Type
+from ottla.connect.databases.connection import Connection, Cursor, SqlRow, SqlValue
 from ottla.connect.databases.dialect import FETCH_ROWS, Column, Dialect, TableId, column_schema
 
 _REFUSED: Final = ("authentication failed", "does not exist", "no pg_hba.conf entry", "permission denied")
@@ -64,17 +65,17 @@ class Postgres(Dialect):
         schemas.TIMESTAMP: "TIMESTAMP",
     }
 
-    def _connect(self) -> Any:
+    def _connect(self) -> Connection:
         return self._open()
 
-    def replication(self) -> Any:
+    def replication(self) -> Connection:
         """A connection for logical replication."""
         from psycopg2.extras import LogicalReplicationConnection
 
         with self.errors(f"cannot connect to {self.address} for replication"):
             return self._open(connection_factory=LogicalReplicationConnection)
 
-    def _open(self, **more: Any) -> Any:
+    def _open(self, **more: object) -> Connection:
         import psycopg2
 
         at = self.address
@@ -109,7 +110,7 @@ class Postgres(Dialect):
         lost = isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError)
         return lost and not any(one in str(error) for one in _REFUSED)
 
-    def tables(self, connection: Any, types: Sequence[str]) -> list[TableId]:
+    def tables(self, connection: Connection, types: Sequence[str]) -> list[TableId]:
         kinds = {"TABLE": "BASE TABLE"}
         with connection.cursor() as cursor:
             cursor.execute(
@@ -119,7 +120,7 @@ class Postgres(Dialect):
             )
             return [TableId(name, schema) for schema, name in cursor.fetchall()]
 
-    def columns(self, connection: Any, table: TableId) -> list[Column]:
+    def columns(self, connection: Connection, table: TableId) -> list[Column]:
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT a.attname, CASE t.typtype WHEN 'd' THEN t.typbasetype WHEN 'e' THEN 25 ELSE a.atttypid END, "
@@ -133,7 +134,7 @@ class Postgres(Dialect):
             )
             return [_column(*row) for row in cursor.fetchall()]
 
-    def described(self, cursor: Any, first: Sequence[Any] | None) -> list[Column]:
+    def described(self, cursor: Cursor, first: SqlRow | None) -> list[Column]:
         found = []
         for one in cursor.description:
             scale = one.scale if one.type_code == _NUMERIC and one.precision is not None else None
@@ -141,7 +142,7 @@ class Postgres(Dialect):
             found.append(Column(one.name, schemas.optional(schema) if schema is not None else None))
         return found
 
-    def now(self, connection: Any) -> datetime.datetime:
+    def now(self, connection: Connection) -> datetime.datetime:
         with connection.cursor() as cursor:
             cursor.execute("SELECT clock_timestamp()")
             found: datetime.datetime = cursor.fetchone()[0]
@@ -149,7 +150,7 @@ class Postgres(Dialect):
         return found.astimezone(datetime.UTC)
 
     @contextlib.contextmanager
-    def streaming(self, connection: Any, sql: str, values: Sequence[Any]) -> Iterator[Any]:
+    def streaming(self, connection: Connection, sql: str, values: Sequence[SqlValue]) -> Iterator[Cursor]:
         """A cursor on the server: the driver would hold the whole result otherwise."""
         cursor = connection.cursor(f"ottla_{next(_CURSORS)}")
         cursor.itersize = FETCH_ROWS
@@ -172,7 +173,7 @@ class Postgres(Dialect):
     def decimal_type(self, scale: int) -> str:
         return f"DECIMAL(1000,{scale})" if scale <= 1000 else "DECIMAL"
 
-    def execute_many(self, cursor: Any, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    def execute_many(self, cursor: Cursor, sql: str, rows: Sequence[SqlRow]) -> None:
         """Many rows in one round trip."""
         from psycopg2.extras import execute_batch, execute_values
 
@@ -183,7 +184,7 @@ class Postgres(Dialect):
         else:
             execute_batch(cursor, sql, rows, page_size=1000)
 
-    def parameter(self, schema: Schema | None, value: Any) -> Any:
+    def parameter(self, schema: Schema | None, value: SqlValue) -> SqlValue:
         if isinstance(value, datetime.datetime):
             return value.astimezone(datetime.UTC).replace(tzinfo=None)
         return value

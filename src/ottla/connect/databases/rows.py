@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.arrow import arrow_field
 from ottla.connect.data.schema import Schema, Type
+from ottla.connect.databases.connection import SqlRow, SqlValue
 from ottla.connect.databases.dialect import Column, Dialect
 from ottla.connect.failures import TaskFailed
 
@@ -50,7 +51,7 @@ def rows_to_batch(
     dialect: Dialect,
     kept: Sequence[Column],
     columns: Sequence[Column],
-    rows: Sequence[Sequence[Any]],
+    rows: Sequence[SqlRow],
     zone: datetime.tzinfo,
     topic: str,
     name: str | None,
@@ -76,7 +77,7 @@ def rows_to_batch(
 
 
 def _array(
-    dialect: Dialect, column: Column, values: Sequence[Any], field: pa.Field, zone: datetime.tzinfo
+    dialect: Dialect, column: Column, values: Sequence[SqlValue], field: pa.Field, zone: datetime.tzinfo
 ) -> pa.Array:
     schema = column.schema
     assert schema is not None

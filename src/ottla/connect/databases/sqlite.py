@@ -6,10 +6,11 @@ import datetime
 import decimal
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.schema import Schema, Type
+from ottla.connect.databases.connection import Connection, Cursor, SqlRow, SqlValue
 from ottla.connect.databases.dialect import Column, Dialect, TableId, column_schema
 from ottla.connect.failures import TaskFailed
 
@@ -35,7 +36,7 @@ class Sqlite(Dialect):
         schemas.TIMESTAMP: "TIMESTAMP",
     }
 
-    def _connect(self) -> Any:
+    def _connect(self) -> Connection:
         import sqlite3
 
         path = self.address.database
@@ -51,7 +52,7 @@ class Sqlite(Dialect):
     def passes(self, error: BaseException) -> bool:
         return "locked" in str(error) or "busy" in str(error)
 
-    def tables(self, connection: Any, types: Sequence[str]) -> list[TableId]:
+    def tables(self, connection: Connection, types: Sequence[str]) -> list[TableId]:
         wanted = [one.lower() for one in types]
         marks = ", ".join("?" * len(wanted))
         rows = connection.execute(
@@ -60,7 +61,7 @@ class Sqlite(Dialect):
         )
         return [TableId(name) for (name,) in rows]
 
-    def columns(self, connection: Any, table: TableId) -> list[Column]:
+    def columns(self, connection: Connection, table: TableId) -> list[Column]:
         rows = connection.execute(f"PRAGMA table_info({self.quote(table.name)})").fetchall()
         keys = sum(1 for row in rows if row[5])
         found = []
@@ -70,17 +71,17 @@ class Sqlite(Dialect):
             found.append(Column(name, schema, bool(key), numbered, kind))
         return found
 
-    def described(self, cursor: Any, first: Sequence[Any] | None) -> list[Column]:
+    def described(self, cursor: Cursor, first: SqlRow | None) -> list[Column]:
         values = first or [None] * len(cursor.description)
         return [
             Column(one[0], schemas.optional(_of_value(value)))
             for one, value in zip(cursor.description, values, strict=True)
         ]
 
-    def execute(self, cursor: Any, sql: str, values: Sequence[Any] = ()) -> None:
+    def execute(self, cursor: Cursor, sql: str, values: Sequence[SqlValue] = ()) -> None:
         cursor.execute(sql, tuple(values))
 
-    def now(self, connection: Any) -> datetime.datetime:
+    def now(self, connection: Connection) -> datetime.datetime:
         return datetime.datetime.now(datetime.UTC)
 
     def time_sql(self, expression: str) -> str:
@@ -93,7 +94,7 @@ class Sqlite(Dialect):
     def time_parameter(self, value: datetime.datetime, zone: datetime.tzinfo) -> str:
         return value.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
-    def time_value(self, value: Any, zone: datetime.tzinfo) -> datetime.datetime:
+    def time_value(self, value: SqlValue, zone: datetime.tzinfo) -> datetime.datetime:
         if isinstance(value, int | float):
             return datetime.datetime.fromtimestamp(value / 1000, datetime.UTC)
         try:
@@ -104,7 +105,7 @@ class Sqlite(Dialect):
             ) from None
         return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(datetime.UTC)
 
-    def value(self, schema: Schema, value: Any, zone: datetime.tzinfo) -> Any:
+    def value(self, schema: Schema, value: SqlValue, zone: datetime.tzinfo) -> SqlValue:
         if value is None:
             return None
         if schema.name == schemas.DATE:
@@ -129,7 +130,7 @@ class Sqlite(Dialect):
     def decimal_type(self, scale: int) -> str:
         return "NUMERIC"
 
-    def parameter(self, schema: Schema | None, value: Any) -> Any:
+    def parameter(self, schema: Schema | None, value: SqlValue) -> SqlValue:
         if isinstance(value, datetime.datetime):
             return value.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
         if isinstance(value, datetime.date | datetime.time):
@@ -137,7 +138,7 @@ class Sqlite(Dialect):
         return str(value) if isinstance(value, decimal.Decimal) else value
 
 
-def _date(value: Any) -> datetime.date:
+def _date(value: SqlValue) -> datetime.date:
     try:
         return datetime.date.fromisoformat(str(value)[:10])
     except ValueError:
@@ -162,6 +163,6 @@ def _declared(kind: str) -> Schema:
     return schemas.STRING
 
 
-def _of_value(value: Any) -> Schema:
+def _of_value(value: SqlValue) -> Schema:
     found = {bool: schemas.BOOLEAN, int: schemas.INT64, float: schemas.FLOAT64, bytes: schemas.BYTES}
     return found.get(type(value), schemas.STRING)

@@ -6,10 +6,11 @@ import enum
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
+from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.data.record import ConnectRecord, SinkRecord, SourceRecord
 from ottla.connect.failures import ConnectError, DataError, Retriable, TaskFailed
 
@@ -79,7 +80,7 @@ class Tolerance:
     """Whether failures are kept for dead letters."""
 
     @classmethod
-    def of(cls, connector: str, config: Mapping[str, Any]) -> Tolerance:
+    def of(cls, connector: str, config: ConfigValues) -> Tolerance:
         """From the parsed keys of a connector."""
         return cls(
             connector,
@@ -92,7 +93,7 @@ class Tolerance:
         )
 
     def call(
-        self, stage: Stage, class_name: str, record: Any, action: Callable[[], T]
+        self, stage: Stage, class_name: str, record: object, action: Callable[[], T]
     ) -> tuple[bool, T | None]:
         """The result of an action on a record: (True, result), or (False, None) if the record is skipped."""
         try:
@@ -115,7 +116,7 @@ class Tolerance:
             time.sleep(random.uniform(0.8, 1.2) * delay_ms / 1000)
             delay_ms = min(2 * delay_ms, self.retry_delay_max_ms)
 
-    def failed(self, stage: Stage, class_name: str, record: Any, error: Exception) -> None:
+    def failed(self, stage: Stage, class_name: str, record: object, error: Exception) -> None:
         """Takes note of a failure; raises if it is not tolerated."""
         failure = _failure(stage, class_name, record, error)
         where = (
@@ -140,7 +141,7 @@ class Tolerance:
         return found
 
 
-def _failure(stage: Stage, class_name: str, record: Any, error: Exception) -> Failure:
+def _failure(stage: Stage, class_name: str, record: object, error: Exception) -> Failure:
     java = getattr(error, "java_class", f"{type(error).__module__}.{type(error).__name__}")
     if isinstance(record, SinkRecord):
         return Failure(

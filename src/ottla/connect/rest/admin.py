@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from starlette.concurrency import run_in_threadpool
@@ -15,6 +15,7 @@ from starlette.routing import Route
 from ottla import __version__
 from ottla.connect.failures import BadRequest, NotFound
 from ottla.connect.rest.errors import json_body
+from ottla.json_types import JsonObject
 
 if TYPE_CHECKING:
     from ottla.connect.worker import Worker
@@ -57,7 +58,7 @@ def _level_name(number: int) -> str:
     return min(_LEVELS, key=lambda name: (abs(_LEVELS[name] - number), name))
 
 
-def _logger_json(name: str) -> dict[str, Any]:
+def _logger_json(name: str) -> JsonObject:
     found = logging.getLogger(None if name == "root" else name)
     return {"level": _level_name(found.getEffectiveLevel()), "last_modified": _modified.get(name)}
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.connect.config.worker import Listener
 from ottla.connect.failures import ConnectError
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from ottla.connect.worker import Worker
 
@@ -21,10 +23,10 @@ _logger = logging.getLogger(__name__)
 class _EscapedPaths:
     """Routes by the path as it was sent: a name may hold a slash, as %2F."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw = scope.get("raw_path")
         if raw:
             scope = {**scope, "path": raw.partition(b"?")[0].decode("ascii", "replace")}
@@ -52,11 +54,11 @@ def make_app(worker: Worker) -> Starlette:
 class RestServer:
     """Serves an application on one listener."""
 
-    def __init__(self, listener: Listener, app: Any) -> None:
+    def __init__(self, listener: Listener, app: ASGIApp) -> None:
         self._listener = listener
         self._app = app
         self._socket = _bind(listener)
-        self._server: Any = None
+        self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
     @property

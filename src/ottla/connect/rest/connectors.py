@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +16,8 @@ from ottla.connect.herder import Forbidden
 from ottla.connect.offsets import parse_offsets
 from ottla.connect.rest.errors import text_map
 from ottla.connect.rest.forward import forwarding
-from ottla.connect.state import PAUSED, STARTED, STOPPED
+from ottla.connect.state import PAUSED, STARTED, STOPPED, ConnectorStatus
+from ottla.json_types import Json, JsonObject
 
 if TYPE_CHECKING:
     from ottla.connect.worker import Worker
@@ -36,9 +38,9 @@ async def list_connectors(request: Request) -> Response:
     expansions = request.query_params.getlist("expand")
     if not expansions:
         return JSONResponse(herder.connectors())
-    shown: dict[str, dict[str, Any]] = {}
+    shown: dict[str, dict[str, JsonObject | ConnectorStatus]] = {}
     for name in herder.connectors():
-        found: dict[str, Any] = {}
+        found: dict[str, JsonObject | ConnectorStatus] = {}
         try:
             if "status" in expansions:
                 found["status"] = herder.status(name)
@@ -51,7 +53,7 @@ async def list_connectors(request: Request) -> Response:
 
 
 @forwarding
-async def create(request: Request, body: Any) -> Response:
+async def create(request: Request, body: Json) -> Response:
     """POST /connectors"""
     if not isinstance(body, dict):
         raise BadRequest("a connector is a JSON object with 'name' and 'config'")
@@ -89,7 +91,7 @@ async def config(request: Request) -> Response:
 
 
 @forwarding
-async def put_config(request: Request, body: Any) -> Response:
+async def put_config(request: Request, body: Json) -> Response:
     """PUT /connectors/{connector}/config"""
     name = _name(request)
     created, shown = await run_in_threadpool(
@@ -100,14 +102,14 @@ async def put_config(request: Request, body: Any) -> Response:
 
 
 @forwarding
-async def patch_config(request: Request, body: Any) -> Response:
+async def patch_config(request: Request, body: Json) -> Response:
     """PATCH /connectors/{connector}/config"""
     shown = await run_in_threadpool(_worker(request).patch_connector, _name(request), text_map(body))
     return JSONResponse(shown)
 
 
 @forwarding
-async def delete(request: Request, body: Any) -> Response:
+async def delete(request: Request, body: Json) -> Response:
     """DELETE /connectors/{connector}"""
     await run_in_threadpool(_worker(request).herder.delete, _name(request))
     return Response(status_code=204)
@@ -130,7 +132,7 @@ async def task_status(request: Request) -> Response:
 
 
 @forwarding
-async def restart(request: Request, body: Any) -> Response:
+async def restart(request: Request, body: Json) -> Response:
     """POST /connectors/{connector}/restart"""
     herder = _worker(request).herder
     include_tasks = request.query_params.get("includeTasks", "false").lower() == "true"
@@ -145,16 +147,16 @@ async def restart(request: Request, body: Any) -> Response:
 
 
 @forwarding
-async def restart_task(request: Request, body: Any) -> Response:
+async def restart_task(request: Request, body: Json) -> Response:
     """POST /connectors/{connector}/tasks/{task}/restart"""
     task = int(request.path_params["task"])
     await run_in_threadpool(_worker(request).herder.restart_task, _name(request), task)
     return Response(status_code=204)
 
 
-def _target(state: str, answer: int) -> Any:
+def _target(state: str, answer: int) -> Callable[[Request], Awaitable[Response]]:
     @forwarding
-    async def put(request: Request, body: Any) -> Response:
+    async def put(request: Request, body: Json) -> Response:
         await run_in_threadpool(_worker(request).herder.set_target, _name(request), state)
         return Response(status_code=answer)
 
@@ -167,14 +169,14 @@ async def get_offsets(request: Request) -> Response:
 
 
 @forwarding
-async def patch_offsets(request: Request, body: Any) -> Response:
+async def patch_offsets(request: Request, body: Json) -> Response:
     """PATCH /connectors/{connector}/offsets"""
     pairs = parse_offsets(body)
     return JSONResponse(await run_in_threadpool(_worker(request).alter_offsets, _name(request), pairs))
 
 
 @forwarding
-async def delete_offsets(request: Request, body: Any) -> Response:
+async def delete_offsets(request: Request, body: Json) -> Response:
     """DELETE /connectors/{connector}/offsets"""
     return JSONResponse(await run_in_threadpool(_worker(request).reset_offsets, _name(request)))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from ottla.connect.failures import AlreadyExists, BadRequest, ConnectError, NotFound
 from ottla.connect.herder import Forbidden, NotLeader
 from ottla.errors import ApiException
+from ottla.json_types import Json
 
 _logger = logging.getLogger(__name__)
 
@@ -57,7 +59,7 @@ async def on_any_error(request: Request, error: Exception) -> Response:
     )
 
 
-HANDLERS: Final[dict[Any, Any]] = {
+HANDLERS: Final[dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]]] = {
     ConnectError: on_connect_error,
     ApiException: on_connect_error,
     HTTPException: on_http_error,
@@ -72,7 +74,7 @@ class BodyTooLarge(HTTPException):
         super().__init__(413, f"Request Entity Too Large: a body has at most {MOST_BODY_BYTES} bytes")
 
 
-async def json_body(request: Request) -> Any:
+async def json_body(request: Request) -> Json:
     """The JSON of a request; BadRequest if it is none, or too deep."""
     data = bytearray()
     dropped = 0
@@ -90,7 +92,7 @@ async def json_body(request: Request) -> Any:
     if not data:
         raise BadRequest("the request has no body: it needs a JSON object")
     try:
-        found = json.loads(data)
+        found: Json = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
     if _depth(found) > _MOST_DEPTH:
@@ -98,7 +100,7 @@ async def json_body(request: Request) -> Any:
     return found
 
 
-def _depth(value: Any) -> int:
+def _depth(value: Json) -> int:
     """How deep lists and objects are nested, without recursion."""
     deepest, waiting = 0, [(value, 1)]
     while waiting:
@@ -113,7 +115,7 @@ def _depth(value: Any) -> int:
     return deepest
 
 
-def text_map(found: Any) -> dict[str, str | None]:
+def text_map(found: Json) -> dict[str, str | None]:
     """A map of texts, as Kafka reads one: numbers and booleans become text."""
     if not isinstance(found, dict):
         raise BadRequest("a configuration is a JSON object with texts")

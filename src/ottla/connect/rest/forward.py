@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,6 +13,7 @@ from starlette.responses import Response
 from ottla.connect.failures import ConnectError
 from ottla.connect.herder import NotLeader
 from ottla.connect.rest.errors import error_body, json_body
+from ottla.json_types import Json
 
 _TIMEOUT_S: Final = 90.0
 _REBALANCING: Final = (
@@ -21,7 +22,7 @@ _REBALANCING: Final = (
 _LOOPING: Final = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
 _NO_BODY: Final = ("DELETE", "POST/restart", "PUT/pause", "PUT/resume", "PUT/stop")
 
-Endpoint = Callable[[Request, Any], Awaitable[Response]]
+Endpoint = Callable[[Request, Json], Awaitable[Response]]
 
 
 def forwarding(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
@@ -40,7 +41,7 @@ def forwarding(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     return serve
 
 
-async def _forward(request: Request, body: Any, error: NotLeader) -> Response:
+async def _forward(request: Request, body: Json, error: NotLeader) -> Response:
     """`forward` is absent at the first hop, true at the second, false at the third, which is one too many."""
     hop = request.query_params.get("forward")
     if hop == "false":

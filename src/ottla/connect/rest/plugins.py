@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from starlette.concurrency import run_in_threadpool
@@ -13,6 +13,7 @@ from starlette.routing import Route
 from ottla.connect.config.definitions import ConfigDef, kafka_keys
 from ottla.connect.failures import BadRequest, NotFound
 from ottla.connect.rest.errors import json_body, text_map
+from ottla.json_types import JsonObject
 
 if TYPE_CHECKING:
     from ottla.connect.worker import Worker
@@ -29,7 +30,7 @@ async def list_plugins(request: Request) -> Response:
     kinds = ("source", "sink") if only_connectors else ()
     shown = []
     for one in _worker(request).plugins.specs(*kinds):
-        row: dict[str, Any] = {"class": one.name, "type": one.kind}
+        row: JsonObject = {"class": one.name, "type": one.kind}
         if one.version is not None:
             row["version"] = one.version
         shown.append(row)

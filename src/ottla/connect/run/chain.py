@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from ottla.connect.converters.base import Converter
 from ottla.connect.converters.json_converter import JsonConverter
 from ottla.connect.converters.simple import ByteArrayConverter, StringConverter
 from ottla.connect.data.record import ConnectRecord, Headers, SinkRecord
+from ottla.connect.data.schema import ConnectValue
 from ottla.connect.errors.tolerance import Stage, Tolerance
 from ottla.connect.plugins import Plugins, PluginSpec
 from ottla.connect.run.columns import Row, records_of, rows_batch, size_of, topic_of
@@ -185,8 +186,8 @@ class Chain:
 
     def _converted(self, raw: SinkRecord) -> SinkRecord | None:
         topic = raw.topic
-        found: list[Any] = []
-        steps: tuple[tuple[Stage, str, Callable[[], Any]], ...] = (
+        found: list[ConnectValue] = []
+        steps: tuple[tuple[Stage, str, Callable[[], ConnectValue]], ...] = (
             (Stage.KEY_CONVERTER, self._key_class, lambda: self._key.to_connect(topic, raw.original_key)),
             (
                 Stage.VALUE_CONVERTER,

@@ -8,11 +8,12 @@ columns with bytes in `key` and `value`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from ottla.connect.data.record import ConnectRecord, SourceRecord
+from ottla.connect.data.schema import ConnectValue, Schema
 
 HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 ROWS: Final = pa.schema(
@@ -54,10 +55,10 @@ def records_of(batch: pa.RecordBatch) -> Iterator[SourceRecord]:
     names = batch.schema.names
     count = batch.num_rows
 
-    def plain(name: str) -> list[Any]:
+    def plain(name: str) -> list[ConnectValue]:
         return batch.column(name).to_pylist() if name in names else [None] * count
 
-    def typed(name: str) -> tuple[Any, list[Any]]:
+    def typed(name: str) -> tuple[Schema | None, list[ConnectValue]]:
         if name not in names:
             return None, [None] * count
         schema = schema_of_field(batch.schema.field(name))

@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.admin.settings import ClusterSettings
+from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.run.chain import ChainSpec
 from ottla.connect.run.progress import Progress
 from ottla.connect.spi import ReadLimit
 from ottla.connect.stores import OffsetStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(slots=True)
@@ -23,7 +27,7 @@ class RunContext:
     """The worker's group: part of transactional ids."""
     config: Mapping[str, str] = field(repr=False)
     """With providers' values filled in."""
-    values: Mapping[str, Any] = field(repr=False)
+    values: ConfigValues = field(repr=False)
     """The framework's keys of the connector, parsed."""
     settings: ClusterSettings
     chain: ChainSpec
@@ -40,6 +44,6 @@ class RunContext:
     uses_topic: Callable[[str], None] = lambda topic: None
     stopping: threading.Event = field(default_factory=threading.Event)
     progress: Progress = field(default_factory=Progress)
-    spark: Callable[[], Any] | None = None
+    spark: Callable[[], SparkSession] | None = None
     """Gives the Spark session; None where there is none."""
     inline_max_bytes: int = 1 << 20

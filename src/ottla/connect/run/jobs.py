@@ -6,12 +6,12 @@ second time does not write: the cycle is aborted and runs again in the next epoc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from ottla.connect.failures import Retriable, TaskFailed
 from ottla.connect.run.chain import Chain, ChainSpec
-from ottla.connect.spi import SourceReader
+from ottla.connect.spi import SourceReader, Split
 from ottla.pipeline.shuffle import Layouts, retried_stage
 from ottla.pipeline.sink import OUR_ERROR, PASSING
 from ottla.pipeline.tasks import REPORT, RETRIED, count_partitions, writing
@@ -32,7 +32,7 @@ _ROWS: Final = (
 def run_source_job(
     session: SparkSession,
     reader: SourceReader,
-    splits: Sequence[Any],
+    splits: Sequence[Split],
     spec: ChainSpec,
     grant: Grant,
     brokers: Cluster,
@@ -56,7 +56,9 @@ def run_source_job(
     return sum(row["records"] for row in report), {row["topic"] for row in report}
 
 
-def _reading(reader: SourceReader, splits: Sequence[Any], spec: ChainSpec) -> Any:
+def _reading(
+    reader: SourceReader, splits: Sequence[Split], spec: ChainSpec
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from ottla.connect.run.columns import as_rows
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
+
+from ottla.json_types import JsonObject
 
 _WINDOW_S: Final = 60.0
 
@@ -41,7 +43,7 @@ class Progress:
         since = time.monotonic() - _WINDOW_S
         return sum(records for at, records in self._recent if at >= since) / _WINDOW_S
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> JsonObject:
         """For REST."""
         return {
             "records": self.records,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ from ottla.connect.failures import TaskFailed
 from ottla.connect.run.chain import Chain
 from ottla.connect.run.context import RunContext
 from ottla.connect.run.topics import TopicMaker
-from ottla.connect.spi import Offsets, SourceConnector, SourceReader
+from ottla.connect.spi import Offsets, SourceConnector, SourceReader, Split
 from ottla.connect.stores import OffsetChanges, offset_entries
 from ottla.connect.topic_log import append
 from ottla.pipeline.failures import SinkFenced
@@ -105,7 +105,7 @@ class SourceRun:
                     return 0
 
     def _write_transaction(
-        self, driver: TransactionDriver, reader: SourceReader, splits: Sequence[Any], changes: OffsetChanges
+        self, driver: TransactionDriver, reader: SourceReader, splits: Sequence[Split], changes: OffsetChanges
     ) -> int:
         context = self._context
         store = context.offsets
@@ -136,7 +136,7 @@ class SourceRun:
         large = reader.size(self._offsets, self._plan) > self._context.inline_max_bytes
         return large or self._connector.needs_jvm
 
-    def _run_job(self, driver: TransactionDriver, reader: SourceReader, splits: Sequence[Any]) -> int:
+    def _run_job(self, driver: TransactionDriver, reader: SourceReader, splits: Sequence[Split]) -> int:
         from ottla.connect.run.jobs import run_source_job
 
         assert self._context.spark is not None and self._topics is not None
@@ -161,7 +161,7 @@ class SourceRun:
         stored = self._context.offsets.read(self._context.name)
         return all(stored.get(key) == offset for key, offset in changes.items())
 
-    def _write_plainly(self, reader: SourceReader, splits: Sequence[Any], changes: OffsetChanges) -> int:
+    def _write_plainly(self, reader: SourceReader, splits: Sequence[Split], changes: OffsetChanges) -> int:
         """At least once: the records first, then their offsets."""
         context = self._context
         assert self._brokers is not None and context.offsets is not None
@@ -181,7 +181,7 @@ class SourceRun:
         return records
 
     def _write_splits(
-        self, writer: BatchWriter, grant: Grant, reader: SourceReader, splits: Sequence[Any]
+        self, writer: BatchWriter, grant: Grant, reader: SourceReader, splits: Sequence[Split]
     ) -> int:
         assert self._brokers is not None
         records = 0

@@ -5,15 +5,16 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
+from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.converters.json_converter import JsonConverter
 from ottla.connect.converters.simple import java_string
 from ottla.connect.data.arrow import arrow_field, arrow_value
 from ottla.connect.data.record import SinkRecord
-from ottla.connect.data.schema import Struct, Type
+from ottla.connect.data.schema import ConnectValue, Struct, Type
 from ottla.connect.failures import ConfigInvalid, DataError, TaskFailed
 
 _JSON: Final = JsonConverter({"schemas.enable": "false"})
@@ -25,15 +26,15 @@ class FileFormat:
 
     extension: str
     needs_schema: bool
-    encode: Callable[[Sequence[SinkRecord], Mapping[str, Any]], bytes]
+    encode: Callable[[Sequence[SinkRecord], ConfigValues], bytes]
 
 
-def _json(records: Sequence[SinkRecord], values: Mapping[str, Any]) -> bytes:
+def _json(records: Sequence[SinkRecord], values: ConfigValues) -> bytes:
     lines = [_JSON.from_connect(one.topic, one.value_schema, one.value) or b"null" for one in records]
     return b"\n".join(lines) + b"\n"
 
 
-def _raw(records: Sequence[SinkRecord], values: Mapping[str, Any]) -> bytes:
+def _raw(records: Sequence[SinkRecord], values: ConfigValues) -> bytes:
     lines = [
         bytes(one.value)
         if isinstance(one.value, bytes)
@@ -60,7 +61,7 @@ def _table(records: Sequence[SinkRecord]) -> pa.Table:
     )
 
 
-def _parquet(records: Sequence[SinkRecord], values: Mapping[str, Any]) -> bytes:
+def _parquet(records: Sequence[SinkRecord], values: ConfigValues) -> bytes:
     import pyarrow.parquet as pq
 
     out = io.BytesIO()
@@ -68,7 +69,7 @@ def _parquet(records: Sequence[SinkRecord], values: Mapping[str, Any]) -> bytes:
     return out.getvalue()
 
 
-def _csv(records: Sequence[SinkRecord], values: Mapping[str, Any]) -> bytes:
+def _csv(records: Sequence[SinkRecord], values: ConfigValues) -> bytes:
     import pyarrow.csv as pc
 
     out = io.BytesIO()
@@ -79,7 +80,7 @@ def _csv(records: Sequence[SinkRecord], values: Mapping[str, Any]) -> bytes:
     return out.getvalue()
 
 
-def _avro(records: Sequence[SinkRecord], values: Mapping[str, Any]) -> bytes:
+def _avro(records: Sequence[SinkRecord], values: ConfigValues) -> bytes:
     try:
         import fastavro
     except ModuleNotFoundError:
@@ -93,7 +94,7 @@ def _avro(records: Sequence[SinkRecord], values: Mapping[str, Any]) -> bytes:
     return out.getvalue()
 
 
-def plain(value: Any) -> Any:
+def plain(value: ConnectValue) -> ConnectValue:
     """A Connect value as fastavro takes it."""
     if isinstance(value, Struct):
         return {at.name: plain(value.get(at.name)) for at in value.schema.fields}

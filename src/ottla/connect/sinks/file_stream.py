@@ -15,13 +15,13 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from ottla.connect.config.definitions import ConfigDef, kafka_keys
 from ottla.connect.converters.simple import java_string
 from ottla.connect.data.record import SinkRecord
 from ottla.connect.failures import Retriable, TaskFailed
-from ottla.connect.spi import Finding, Place, Refuse, SinkConnector, SinkCycle, SinkWriter
+from ottla.connect.spi import Finding, Place, Refuse, SinkConnector, SinkCycle, SinkWriter, Written
 
 _logger = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class _FileWriter(SinkWriter):
             os.fsync(file.fileno())
             return file.tell()
 
-    def commit(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
+    def commit(self, cycle: SinkCycle, messages: Sequence[Written]) -> None:
         """Notes the new length with the offsets that it stands for."""
         for one in cycle.ranges:
             self._offsets[f"{one.topic}-{one.partition}"] = one.end
@@ -171,7 +171,7 @@ class _FileWriter(SinkWriter):
             os.fsync(file.fileno())
         temporary.replace(self._note)
 
-    def abort(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
+    def abort(self, cycle: SinkCycle, messages: Sequence[Written]) -> None:
         """Cuts the lines of a failed cycle off, if it is still this run that writes."""
         if self._lock is None:
             return

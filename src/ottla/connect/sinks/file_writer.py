@@ -12,14 +12,18 @@ import zoneinfo
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
+from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.data.logical import timestamp_of
 from ottla.connect.data.record import SinkRecord
-from ottla.connect.data.schema import Schema, Struct
+from ottla.connect.data.schema import ConnectValue, Schema, Struct
 from ottla.connect.failures import ConnectError, DataError, Retriable, TaskFailed
 from ottla.connect.sinks.file_formats import format_of
 from ottla.connect.spi import Refuse, SinkCycle, SinkWriter
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 _OFFSET_DIGITS: Final = 10
 _PATTERN: Final = re.compile(r"'([^']*)'|(Y+|y+|M+|d+|H+|m+|s+)")
@@ -75,18 +79,18 @@ class LocalTarget(Target):
 class RemoteTarget(Target):
     """A bucket, or another file system of fsspec."""
 
-    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, url: str, options: Mapping[str, object]) -> None:
         self._url = url.rstrip("/")
         self._options = dict(options)
-        self._system: Any = None
+        self._system: AbstractFileSystem | None = None
 
     def __str__(self) -> str:
         return self._url
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_system": None}
 
-    def _opened(self) -> Any:
+    def _opened(self) -> AbstractFileSystem:
         if self._system is None:
             scheme = self._url.partition(":")[0]
             try:
@@ -119,7 +123,7 @@ class RemoteTarget(Target):
             raise TaskFailed(f"{self._url} cannot be reached: {error}") from error
 
 
-def target_of(values: Mapping[str, Any]) -> Target:
+def target_of(values: ConfigValues) -> Target:
     """The target of a connector's values: a folder, or an address. For S3, `store.url` may be an endpoint."""
     url: str = values["store.url"] or values["hdfs.url"]
     bucket: str = values["s3.bucket.name"]
@@ -129,26 +133,27 @@ def target_of(values: Mapping[str, Any]) -> Target:
             if "://" not in url or url.startswith("file://")
             else (RemoteTarget(url, {}))
         )
-    options: dict[str, Any] = {"client_kwargs": {}}
+    client: dict[str, str] = {}
+    options: dict[str, object] = {"client_kwargs": client}
     if values["aws.access.key.id"]:
         options |= {"key": values["aws.access.key.id"], "secret": values["aws.secret.access.key"]}
     if values["s3.region"]:
-        options["client_kwargs"]["region_name"] = values["s3.region"]
+        client["region_name"] = values["s3.region"]
     if bucket and url.startswith(("http://", "https://")):
-        options["client_kwargs"]["endpoint_url"] = url
+        client["endpoint_url"] = url
     return RemoteTarget(f"s3://{bucket}" if bucket else url, options)
 
 
 class FilesWriter(SinkWriter):
     """Writes the files of one connector. Not idempotent: the framework repeats the same ranges after a crash."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: ConfigValues) -> None:
         self._values = dict(values)
         self._format = format_of(values["format.class"])
         self._target = target_of(values)
         self._partitioner: str = values["partitioner.class"].rpartition(".")[2]
         self._zone = zoneinfo.ZoneInfo(values["timezone"] or "UTC")
-        pattern = _TIME_PATHS.get(self._partitioner, values["path.format"])
+        pattern: str = _TIME_PATHS.get(self._partitioner) or values["path.format"]
         self._path_format = _PATTERN.sub(_python_part, pattern)
 
     def write(self, cycle: SinkCycle, records: Iterator[SinkRecord], refuse: Refuse) -> int:
@@ -227,7 +232,7 @@ class FilesWriter(SinkWriter):
         return parsed if parsed.tzinfo else parsed.replace(tzinfo=datetime.UTC)
 
 
-def _field(record: SinkRecord, name: str) -> Any:
+def _field(record: SinkRecord, name: str) -> ConnectValue:
     value = record.value
     if isinstance(value, Struct) and value.schema.has(name):
         return value.get(name)
@@ -237,7 +242,7 @@ def _field(record: SinkRecord, name: str) -> Any:
     raise DataError(f"record {place} has no field {name}, which names its folder")
 
 
-def _safe(value: Any) -> str:
+def _safe(value: ConnectValue) -> str:
     """A value as the name of a folder: it cannot lead out of the topic's folder."""
     return re.sub(r"[/\\\x00-\x1f]", "_", str(value)) if str(value) not in (".", "..") else "_"
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.record import SinkRecord
-from ottla.connect.data.schema import Schema, Struct, Type
+from ottla.connect.data.schema import ConnectValue, Schema, Struct, Type
 from ottla.connect.databases.dialect import TableId
 from ottla.connect.failures import DataError
 
@@ -22,8 +23,8 @@ class RowWrite:
 
     record: SinkRecord
     table: TableId
-    keys: Mapping[str, tuple[Schema, Any]]
-    others: Mapping[str, tuple[Schema, Any]] | None
+    keys: Mapping[str, tuple[Schema, ConnectValue]]
+    others: Mapping[str, tuple[Schema, ConnectValue]] | None
 
     def columns(self) -> dict[str, Schema]:
         """All columns with their schemas."""
@@ -33,7 +34,7 @@ class RowWrite:
 class RowMaker:
     """Makes rows by the keys of a connector."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: ConfigValues) -> None:
         self._mode: str = values["pk.mode"]
         self._fields: list[str] = values["pk.fields"]
         self._format: str = values["table.name.format"]
@@ -73,7 +74,7 @@ class RowMaker:
 
     def _keys(
         self, record: SinkRecord, value: Struct | None, schema: Schema | None
-    ) -> dict[str, tuple[Schema, Any]]:
+    ) -> dict[str, tuple[Schema, ConnectValue]]:
         if self._mode == "none":
             return {}
         if self._mode == "kafka":
@@ -87,7 +88,7 @@ class RowMaker:
             return self._of_struct(record, value, "value")
         return self._of_key(record)
 
-    def _of_key(self, record: SinkRecord) -> dict[str, tuple[Schema, Any]]:
+    def _of_key(self, record: SinkRecord) -> dict[str, tuple[Schema, ConnectValue]]:
         key, schema = record.key, record.key_schema
         if key is None or schema is None:
             raise DataError(f"record {_place(record)} has no key with a schema, but pk.mode is record_key")
@@ -97,7 +98,9 @@ class RowMaker:
             raise DataError(f"record {_place(record)} has a plain key: name its one column in pk.fields")
         return {self._fields[0]: (schema, key)}
 
-    def _of_struct(self, record: SinkRecord, found: Struct, what: str) -> dict[str, tuple[Schema, Any]]:
+    def _of_struct(
+        self, record: SinkRecord, found: Struct, what: str
+    ) -> dict[str, tuple[Schema, ConnectValue]]:
         names = self._fields or [at.name for at in found.schema.fields]
         for name in names:
             if not found.schema.has(name):
@@ -107,7 +110,7 @@ class RowMaker:
         return {name: (found.schema.field(name).schema, found.get(name)) for name in names}
 
 
-def _after(record: SinkRecord) -> tuple[Any, Schema | None]:
+def _after(record: SinkRecord) -> tuple[ConnectValue, Schema | None]:
     """The row of a record: of an envelope of Debezium, its state after the change."""
     value, schema = record.value, record.value_schema
     if (

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
+from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.data.record import SinkRecord
 from ottla.connect.data.schema import Schema
+from ottla.connect.databases.connection import Connection, SqlValue
 from ottla.connect.databases.dialect import Dialect, TableId
 from ottla.connect.databases.keys import dialect_for
 from ottla.connect.failures import ConnectError, DataError, Retriable, TaskFailed
 from ottla.connect.sinks.jdbc_rows import RowMaker, RowWrite
-from ottla.connect.spi import Place, Refuse, SinkCycle, SinkWriter
+from ottla.connect.spi import Place, Refuse, SinkCycle, SinkWriter, Written
 
 _logger = logging.getLogger(__name__)
 
@@ -29,17 +31,17 @@ class JdbcWriter(SinkWriter):
 
     idempotent = True  # the table of offsets tells what was written
 
-    def __init__(self, connector: str, values: Mapping[str, Any]) -> None:
+    def __init__(self, connector: str, values: ConfigValues) -> None:
         self._connector = connector
         self._values = dict(values)
         self._dialect: Dialect = dialect_for(values)
         self._maker = RowMaker(values)
-        self._connection: Any = None
+        self._connection: Connection = None
         self._columns: dict[TableId, set[str]] = {}
 
     # -- connection and offsets
 
-    def _connected(self) -> Any:
+    def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = self._dialect.connect()
             if self._dialect.address.kind == "sqlite":
@@ -71,7 +73,7 @@ class JdbcWriter(SinkWriter):
             connection.rollback()
         return {place: offset for place, offset in found.items() if place in wanted}
 
-    def _stored(self, connection: Any, lineage: int, *, lock: bool) -> dict[Place, int]:
+    def _stored(self, connection: Connection, lineage: int, *, lock: bool) -> dict[Place, int]:
         cursor = connection.cursor()
         ending = " FOR UPDATE" if lock and self._dialect.address.kind != "sqlite" else ""
         self._dialect.execute(
@@ -110,7 +112,7 @@ class JdbcWriter(SinkWriter):
             for batch in self._batches(rows):
                 self._apply(connection, batch, refuse)
 
-    def _check_owner(self, connection: Any, cycle: SinkCycle) -> None:
+    def _check_owner(self, connection: Connection, cycle: SinkCycle) -> None:
         """Refuses a run whose rows were written by a newer one."""
         stored = self._stored(connection, cycle.lineage, lock=True)
         for one in cycle.ranges:
@@ -125,21 +127,21 @@ class JdbcWriter(SinkWriter):
         """Neighbours with the same statement; of one key only the last counts, unless rows are only inserted."""
         size: int = self._values["batch.size"]
         last_wins = self._values["insert.mode"] != "insert"
-        batch: dict[Any, RowWrite] = {}
-        kind: Any = None
+        batch: dict[object, RowWrite] = {}
+        kind: object = None
         for number, row in enumerate(rows):
             own = (row.table, row.others is None, tuple(row.columns()))
             if batch and (own != kind or len(batch) >= size):
                 yield list(batch.values())
                 batch = {}
             kind = own
-            key: Any = tuple(one[1] for one in row.keys.values()) if last_wins and row.keys else number
+            key: object = tuple(one[1] for one in row.keys.values()) if last_wins and row.keys else number
             batch.pop(key, None)
             batch[key] = row
         if batch:
             yield list(batch.values())
 
-    def _apply(self, connection: Any, batch: list[RowWrite], refuse: Refuse) -> None:
+    def _apply(self, connection: Connection, batch: list[RowWrite], refuse: Refuse) -> None:
         """Runs a batch; if the database refuses it, its halves, down to the rows that are at fault."""
         sql, parameters = self._statement(batch)
         cursor = connection.cursor()
@@ -161,12 +163,12 @@ class JdbcWriter(SinkWriter):
         finally:
             cursor.close()
 
-    def _statement(self, batch: list[RowWrite]) -> tuple[str, list[list[Any]]]:
+    def _statement(self, batch: list[RowWrite]) -> tuple[str, list[list[SqlValue]]]:
         first = batch[0]
         keys = list(first.keys)
         dialect = self._dialect
 
-        def values(row: RowWrite, part: str) -> list[Any]:
+        def values(row: RowWrite, part: str) -> list[SqlValue]:
             found = row.keys if part == "keys" else row.others or {}
             return [dialect.parameter(schema, one) for schema, one in found.values()]
 
@@ -181,7 +183,7 @@ class JdbcWriter(SinkWriter):
             return dialect.upsert(first.table, keys, others), rows
         return dialect.insert(first.table, [*keys, *others]), rows
 
-    def commit(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
+    def commit(self, cycle: SinkCycle, messages: Sequence[Written]) -> None:
         """The offsets, and the end of the transaction."""
         sql = self._dialect.upsert(_OFFSETS, _OFFSET_KEYS, ("lineage", "next_offset"))
         rows = [(self._connector, one.topic, one.partition, cycle.lineage, one.end) for one in cycle.ranges]
@@ -194,7 +196,7 @@ class JdbcWriter(SinkWriter):
             else:
                 self._connection.commit()
 
-    def abort(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
+    def abort(self, cycle: SinkCycle, messages: Sequence[Written]) -> None:
         """Takes the rows back."""
         self._columns.clear()
         if self._connection is not None:
@@ -205,7 +207,7 @@ class JdbcWriter(SinkWriter):
 
     # -- tables
 
-    def _prepare_tables(self, connection: Any, rows: Sequence[RowWrite]) -> None:
+    def _prepare_tables(self, connection: Connection, rows: Sequence[RowWrite]) -> None:
         """Makes and widens tables where that is allowed."""
         seen: set[tuple[TableId, tuple[str, ...]]] = set()
         for row in rows:
@@ -224,7 +226,7 @@ class JdbcWriter(SinkWriter):
             self._columns[row.table] |= set(columns)
         connection.rollback()
 
-    def _create(self, connection: Any, row: RowWrite) -> None:
+    def _create(self, connection: Connection, row: RowWrite) -> None:
         if not self._values["auto.create"]:
             raise TaskFailed(f"there is no table {row.table}: create it, or set auto.create=true")
         columns = [
@@ -234,7 +236,7 @@ class JdbcWriter(SinkWriter):
             columns.append(f"PRIMARY KEY ({', '.join(map(self._dialect.quote, row.keys))})")
         self._run(connection, f"CREATE TABLE {self._dialect.table(row.table)} ({', '.join(columns)})")
 
-    def _evolve(self, connection: Any, table: TableId, missing: Mapping[str, Schema]) -> None:
+    def _evolve(self, connection: Connection, table: TableId, missing: Mapping[str, Schema]) -> None:
         names = ", ".join(missing)
         if not self._values["auto.evolve"]:
             raise TaskFailed(f"table {table} has no columns {names}: add them, or set auto.evolve=true")
@@ -251,7 +253,7 @@ class JdbcWriter(SinkWriter):
         kind = self._dialect.column_type(schema, key=key)
         return f"{self._dialect.quote(name)} {kind}{'' if schema.optional and not key else ' NOT NULL'}"
 
-    def _run(self, connection: Any, sql: str) -> None:
+    def _run(self, connection: Connection, sql: str) -> None:
         _logger.info("%s", sql)
         cursor = connection.cursor()
         cursor.execute(sql)

@@ -7,19 +7,22 @@ Redis takes back nothing: a command that it refuses is reported when the others 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from ottla.connect.config.definitions import ConfigDef, ConfigKey
+from ottla.connect.config.definitions import ConfigDef, ConfigKey, ConfigValues
 from ottla.connect.converters.json_converter import JsonConverter
 from ottla.connect.data.record import SinkRecord
-from ottla.connect.data.schema import Schema, Struct
+from ottla.connect.data.schema import ConnectValue, Schema, Struct
 from ottla.connect.failures import ConnectError, DataError, Retriable, TaskFailed
-from ottla.connect.spi import Finding, Place, Refuse, SinkConnector, SinkCycle, SinkWriter
+from ottla.connect.spi import Finding, Place, Refuse, SinkConnector, SinkCycle, SinkWriter, Written
 
 _JSON: Final = JsonConverter({"schemas.enable": "false"})
 _TIMEOUT_S: Final = 10.0
 
-Command = tuple[Any, ...]
+RedisClient: TypeAlias = Any
+"""A `redis.Redis`; the library's own types leave open whether calls give answers or awaitables."""
+
+Command = tuple[str, *tuple[str | bytes, ...]]
 
 
 class RedisSink(SinkConnector):
@@ -83,24 +86,27 @@ class RedisWriter(SinkWriter):
 
     idempotent = True  # the hash of offsets tells what was written
 
-    def __init__(self, connector: str, values: Mapping[str, Any]) -> None:
+    def __init__(self, connector: str, values: ConfigValues) -> None:
         self._values = dict(values)
         self._hash = f"ottla_connect_offsets:{connector}"
-        self._client: Any = None
+        self._client: RedisClient = None
         self._commands: list[tuple[SinkRecord, Command]] = []
         self._refuse: Refuse | None = None
         self.where: str = values["redis.uri"].rpartition("@")[2] or values["redis.hosts"][0]
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_client": None, "_refuse": None}
 
-    def _connected(self) -> Any:
+    def _connected(self) -> RedisClient:
         if self._client is None:
             import redis
 
-            shared: dict[str, Any] = {"socket_timeout": _TIMEOUT_S, "socket_connect_timeout": _TIMEOUT_S}
             if self._values["redis.uri"]:
-                self._client = redis.Redis.from_url(self._values["redis.uri"], **shared)
+                self._client = redis.Redis.from_url(
+                    self._values["redis.uri"],
+                    socket_timeout=_TIMEOUT_S,
+                    socket_connect_timeout=_TIMEOUT_S,
+                )
             else:
                 host, _, port = self._values["redis.hosts"][0].partition(":")
                 self._client = redis.Redis(
@@ -108,7 +114,8 @@ class RedisWriter(SinkWriter):
                     int(port or 6379),
                     self._values["redis.database"],
                     self._values["redis.password"] or None,
-                    **shared,
+                    socket_timeout=_TIMEOUT_S,
+                    socket_connect_timeout=_TIMEOUT_S,
                 )
         return self._client
 
@@ -146,7 +153,7 @@ class RedisWriter(SinkWriter):
         place = f"{record.original_topic}-{record.original_partition}@{record.offset}"
         prefix = self._values["redis.key.prefix"].encode()
         if command == "XADD":
-            fields: list[Any] = [b"value", _bytes(record.value_schema, record.value)]
+            fields: list[str | bytes] = [b"value", _bytes(record.value_schema, record.value)]
             if record.key is not None:
                 fields += [b"key", _bytes(record.key_schema, record.key)]
             return ("XADD", prefix + record.topic.encode(), "*", *fields)
@@ -159,7 +166,7 @@ class RedisWriter(SinkWriter):
             return ("SET", key, _bytes(record.value_schema, record.value))
         return ("HSET", key, *_fields(record, place))
 
-    def commit(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
+    def commit(self, cycle: SinkCycle, messages: Sequence[Written]) -> None:
         """All commands and the offsets in one MULTI."""
         import redis
 
@@ -183,7 +190,7 @@ class RedisWriter(SinkWriter):
             if isinstance(result, redis.ResponseError) and self._refuse is not None:
                 self._refuse(record, DataError(f"Redis refuses {command[0]}: {result}"))
 
-    def abort(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
+    def abort(self, cycle: SinkCycle, messages: Sequence[Written]) -> None:
         """Forgets the commands."""
         self._commands = []
 
@@ -204,7 +211,7 @@ def _offsets(stored: Mapping[bytes, bytes], lineage: int) -> dict[Place, int]:
     return found
 
 
-def _bytes(schema: Schema | None, value: Any) -> bytes:
+def _bytes(schema: Schema | None, value: ConnectValue) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -212,9 +219,9 @@ def _bytes(schema: Schema | None, value: Any) -> bytes:
     return _JSON.from_connect("", schema, value) or b""
 
 
-def _fields(record: SinkRecord, place: str) -> list[Any]:
+def _fields(record: SinkRecord, place: str) -> list[str | bytes]:
     value = record.value
-    named: dict[str, tuple[Schema | None, Any]]
+    named: dict[str, tuple[Schema | None, ConnectValue]]
     if isinstance(value, Struct):
         named = {at.name: (at.schema, value.get(at.name)) for at in value.schema.fields}
     elif isinstance(value, dict):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from ottla.connect.config.definitions import ConfigDef, ConfigKey
+from ottla.connect.config.definitions import ConfigDef, ConfigKey, ConfigValues
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.record import SourceRecord
-from ottla.connect.data.schema import Schema, Struct
+from ottla.connect.data.schema import ConnectValue, Schema, Struct
 from ottla.connect.spi import Offsets, Read, ReadLimit, SourceConnector, SourceReader, partition_key
+from ottla.json_types import to_int
 
 _ADDRESS: Final = schemas.struct(
     [("city", schemas.STRING), ("state", schemas.STRING), ("zipcode", schemas.INT64)], name="ksql.address"
@@ -101,7 +102,7 @@ class Datagen(SourceConnector):
 
 
 class _Reader(SourceReader):
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: ConfigValues) -> None:
         self._kind = values["quickstart"]
         self._topic = values["kafka.topic"]
         self._interval_ms = values["max.interval"]
@@ -112,7 +113,7 @@ class _Reader(SourceReader):
         self._due: float | None = None
 
     def _count(self, offsets: Offsets) -> int:
-        return int(offsets.get(self._key, {}).get("task.generation", 0))
+        return to_int(offsets.get(self._key, {}).get("task.generation", 0))
 
     def latest_offsets(self, start: Offsets, limit: ReadLimit) -> Offsets:
         done, now = self._count(start), time.monotonic()
@@ -153,7 +154,7 @@ class _Reader(SourceReader):
         return 150 * (self._count(end) - self._count(start))
 
 
-def _fields(kind: str, number: int, drawn: random.Random) -> dict[str, Any]:
+def _fields(kind: str, number: int, drawn: random.Random) -> dict[str, ConnectValue]:
     if kind == "orders":
         place = drawn.randrange(100)
         address = {

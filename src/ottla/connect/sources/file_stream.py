@@ -13,13 +13,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from ottla.connect.config.definitions import ConfigDef, kafka_keys
 from ottla.connect.data.record import SourceRecord
 from ottla.connect.data.schema import STRING
 from ottla.connect.failures import ConnectError, TaskFailed
 from ottla.connect.spi import Finding, Offsets, Read, ReadLimit, SourceConnector, SourceReader, partition_key
+from ottla.json_types import Json, to_int
 
 _logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class FileStreamSource(SourceConnector):
         topic, path = self.values["topic"], self.values["file"]
         return _FileReader(path, topic) if path else _StdinReader(topic)
 
-    def check_offset(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
+    def check_offset(self, partition: Mapping[str, Json] | None, offset: Mapping[str, Json] | None) -> None:
         """As Kafka's connector checks them."""
         if not self.values["file"]:
             raise ConnectError(
@@ -113,7 +114,7 @@ class _FileReader(SourceReader):
         return {self._key: {"position": end}} if end != self._position(start) else start
 
     def _position(self, offsets: Offsets) -> int:
-        return int(offsets.get(self._key, {}).get("position", 0))
+        return to_int(offsets.get(self._key, {}).get("position", 0))
 
     def _shrunk(self, position: int, status: os.stat_result) -> int:
         """A shorter file: a replaced one is read from its start, a truncated one is not guessed about."""
@@ -238,14 +239,16 @@ class _StdinReader(SourceReader):
                 self._there.notify_all()
 
     def latest_offsets(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        count = int(start.get(self._key, {}).get("position", 0))
+        count = to_int(start.get(self._key, {}).get("position", 0))
         self._begin(count)
         with self._there:
             end = self._first + min(len(self._lines), limit.records)
         return {self._key: {"position": end}} if end > count else start
 
     def splits(self, start: Offsets, end: Offsets, max_splits: int) -> Sequence[_Piece]:
-        return [_Piece(start.get(self._key, {}).get("position", 0), end[self._key]["position"])]
+        return [
+            _Piece(to_int(start.get(self._key, {}).get("position", 0)), to_int(end[self._key]["position"]))
+        ]
 
     def read(self, split: _Piece) -> Iterator[Read]:
         with self._there:
@@ -261,7 +264,7 @@ class _StdinReader(SourceReader):
 
     def commit(self, end: Offsets) -> None:
         with self._there:
-            while self._first < end[self._key]["position"]:
+            while self._first < to_int(end[self._key]["position"]):
                 self._lines.popleft()
                 self._first += 1
             self._there.notify_all()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import zoneinfo
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ottla.connect.config.definitions import ConfigDef, ConfigKey
 from ottla.connect.databases.keys import CONNECTION, address_errors, dialect_for
 from ottla.connect.failures import ConnectError
 from ottla.connect.sources.jdbc_reader import JdbcReader
 from ottla.connect.spi import SourceConnector, SourceReader
+from ottla.json_types import Json
 
 BULK: Final = "bulk"
 INCREMENTING: Final = "incrementing"
@@ -98,7 +99,7 @@ class JdbcSource(SourceConnector):
         dialect_for(self.values)
         return JdbcReader(self.values)
 
-    def check_offset(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
+    def check_offset(self, partition: Mapping[str, Json] | None, offset: Mapping[str, Json] | None) -> None:
         """Offsets of tables and of queries, with numbers."""
         if partition is not None and not ({"table", "query"} & set(partition)):
             raise ConnectError(

@@ -15,14 +15,17 @@ import time
 import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.data.schema import Type
+from ottla.connect.databases.connection import Connection, SqlRow, SqlValue
 from ottla.connect.databases.dialect import FETCH_ROWS, Column, Dialect, TableId
 from ottla.connect.databases.keys import dialect_for
 from ottla.connect.databases.rows import kept_columns, rows_to_batch
 from ottla.connect.failures import ConnectError, TaskFailed
 from ottla.connect.spi import Offsets, Read, ReadLimit, SourceReader, partition_key
+from ottla.json_types import Json, JsonObject, to_int
 
 _logger = logging.getLogger(__name__)
 
@@ -40,19 +43,19 @@ class Mark:
     time: datetime.datetime | None = None
 
     @classmethod
-    def of(cls, offset: Mapping[str, Any]) -> Mark:
+    def of(cls, offset: Mapping[str, Json]) -> Mark:
         """From Confluent's offset."""
         number, ms, nanos = (offset.get(key) for key in ("incrementing", "timestamp", "timestamp_nanos"))
         when = None
         if ms is not None:
-            seconds = _EPOCH + datetime.timedelta(seconds=int(ms) // 1000)
-            us = int(nanos) // 1000 if nanos is not None else int(ms) % 1000 * 1000
+            seconds = _EPOCH + datetime.timedelta(seconds=to_int(ms) // 1000)
+            us = to_int(nanos) // 1000 if nanos is not None else to_int(ms) % 1000 * 1000
             when = seconds + datetime.timedelta(microseconds=us)
-        return cls(int(number) if number is not None else None, when)
+        return cls(to_int(number) if number is not None else None, when)
 
-    def offset(self) -> dict[str, Any]:
+    def offset(self) -> JsonObject:
         """As Confluent's connector stores it."""
-        found: dict[str, Any] = {}
+        found: JsonObject = {}
         if self.number is not None:
             found["incrementing"] = self.number
         if self.time is not None:
@@ -74,24 +77,24 @@ class Piece:
 class JdbcReader(SourceReader):
     """Reads the tables, or the query, of one connector."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: ConfigValues) -> None:
         self._values = dict(values)
         self._mode: str = values["mode"]
         self._dialect: Dialect = dialect_for(values)
         self._zone = zoneinfo.ZoneInfo(values["db.timezone"] or "UTC")
-        self._connection: Any = None
+        self._connection: Connection = None
         self._tables: list[TableId | None] = []
         self._listed_at: float | None = None
         self._due = 0.0
         self._planned_rows = 0
         self._numbers: dict[TableId | None, str] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_connection": None}
 
     # -- tables
 
-    def _connected(self) -> Any:
+    def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = self._dialect.connect()
         return self._connection
@@ -200,11 +203,11 @@ class JdbcReader(SourceReader):
         return partition_key({"protocol": "1", "table": str(table)})
 
     def _plan(
-        self, table: TableId | None, stored: Mapping[str, Any], limit: int
-    ) -> tuple[dict[str, Any], int] | None:
+        self, table: TableId | None, stored: Mapping[str, Json], limit: int
+    ) -> tuple[JsonObject, int] | None:
         if self._mode == "bulk":
             now = time.time_ns() // 1_000_000
-            if now < int(stored.get("polled", 0)) + self._values["poll.interval.ms"]:
+            if now < to_int(stored.get("polled", 0)) + self._values["poll.interval.ms"]:
                 return None
             return {"polled": now}, 0
         self._order(table)
@@ -230,7 +233,7 @@ class JdbcReader(SourceReader):
             return None
         return self._mark(row).offset(), int(row[-1])
 
-    def _start(self, stored: Mapping[str, Any]) -> Mark:
+    def _start(self, stored: Mapping[str, Json]) -> Mark:
         start = Mark.of(stored)
         first = self._values["timestamp.initial"]
         if "timestamp" in self._mode and start.time is None:
@@ -240,7 +243,7 @@ class JdbcReader(SourceReader):
                 start = Mark(start.number, _EPOCH + datetime.timedelta(milliseconds=first))
         return start
 
-    def _mark(self, row: Sequence[Any]) -> Mark:
+    def _mark(self, row: SqlRow) -> Mark:
         at = 0
         when = number = None
         if self._times():
@@ -260,7 +263,7 @@ class JdbcReader(SourceReader):
         query: str = self._values["query"]
         return f"({query.replace('%', '%%') if self._dialect.mark == '%s' else query}) ottla_query"
 
-    def _final(self, sql: str, values: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+    def _final(self, sql: str, values: Sequence[SqlValue]) -> tuple[str, SqlRow]:
         """Drivers that take %s as a mark do so only where there are values."""
         doubled = self._dialect.mark == "%s" and not values
         return sql.replace("%%", "%") if doubled else sql, tuple(values)
@@ -271,7 +274,7 @@ class JdbcReader(SourceReader):
             columns.append(self._dialect.quote(self._order(table)))
         return columns
 
-    def _after(self, table: TableId | None, mark: Mark) -> tuple[str, list[Any]]:
+    def _after(self, table: TableId | None, mark: Mark) -> tuple[str, list[SqlValue]]:
         """Rows behind a mark, and old enough."""
         condition, values = self._beyond(table, mark, ">", ">")
         if self._times():
@@ -281,7 +284,9 @@ class JdbcReader(SourceReader):
             values.append(self._dialect.time_parameter(newest, self._zone))
         return condition, values
 
-    def _beyond(self, table: TableId | None, mark: Mark, sign: str, last_sign: str) -> tuple[str, list[Any]]:
+    def _beyond(
+        self, table: TableId | None, mark: Mark, sign: str, last_sign: str
+    ) -> tuple[str, list[SqlValue]]:
         """The condition that a row is before or behind a mark; `last_sign` compares what is compared last."""
         here = self._dialect.mark
         when = self._dialect.time_parameter(mark.time, self._zone) if mark.time is not None else None
@@ -328,7 +333,7 @@ class JdbcReader(SourceReader):
         finally:
             connection.close()
 
-    def _rows(self, connection: Any, split: Piece) -> Iterator[Read]:
+    def _rows(self, connection: Connection, split: Piece) -> Iterator[Read]:
         sql, values = self._select(split)
         prefix: str = self._values["topic.prefix"]
         topic = prefix + (split.table.name if split.table is not None else "")
@@ -347,7 +352,7 @@ class JdbcReader(SourceReader):
         wanted: str = self._values["numeric.mapping"]
         return "precision_only" if wanted == "none" and self._values["numeric.precision.mapping"] else wanted
 
-    def _select(self, split: Piece) -> tuple[str, Sequence[Any]]:
+    def _select(self, split: Piece) -> tuple[str, Sequence[SqlValue]]:
         suffix = self._values["query.suffix"]
         source = self._from(split.table)
         if self._mode == "bulk":
@@ -372,7 +377,7 @@ class JdbcReader(SourceReader):
 
 
 @contextlib.contextmanager
-def _ending(connection: Any) -> Iterator[None]:
+def _ending(connection: Connection) -> Iterator[None]:
     """Ends the transaction of a query: an open one would hold old rows in the database."""
     try:
         yield

@@ -8,14 +8,14 @@ import decimal
 import re
 import struct as structs
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ottla.connect.converters.simple import java_string
 from ottla.connect.converters.simple_header import header_text
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.java_text import Float32, copied
 from ottla.connect.data.logical import days_of, time_ms_of, timestamp_ms_of
-from ottla.connect.data.schema import BOUNDS, Schema, Struct, Type, java_class_of, schema_type
+from ottla.connect.data.schema import BOUNDS, ConnectValue, Schema, Struct, Type, java_class_of, schema_type
 from ottla.connect.failures import ConfigInvalid, DataError
 from ottla.connect.transforms.parts import (
     OneSided,
@@ -84,7 +84,7 @@ class Cast(OneSided):
     def _changed_schema(self, schema: Schema) -> Schema:
         if self._whole is not None:
             default = cast(schema, schema.default, self._whole)
-            return Schema(self._whole, schema.optional, default, **basics(schema))
+            return Schema(self._whole, **(basics(schema) | {"optional": schema.optional, "default": default}))
         if not is_struct(schema):
             raise DataError(f"Cannot list fields on non-struct type: {schema.type}")
         fields = []
@@ -111,7 +111,7 @@ def _output(name: str) -> Type:
     return kind
 
 
-def cast(schema: Schema | None, value: Any, target: Type) -> Any:
+def cast(schema: Schema | None, value: ConnectValue, target: Type) -> ConnectValue:
     """A value in another type, as Java's casts and parsers give it."""
     if value is None:
         return None
@@ -137,7 +137,7 @@ def cast(schema: Schema | None, value: Any, target: Type) -> Any:
     return _number(value, target)
 
 
-def _encoded(value: Any) -> Any:
+def _encoded(value: ConnectValue) -> ConnectValue:
     if isinstance(value, datetime.datetime):
         return timestamp_ms_of(value)
     if isinstance(value, datetime.date):
@@ -145,7 +145,7 @@ def _encoded(value: Any) -> Any:
     return time_ms_of(value) if isinstance(value, datetime.time) else value
 
 
-def _text(schema: Schema | None, value: Any) -> str:
+def _text(schema: Schema | None, value: ConnectValue) -> str:
     if isinstance(value, datetime.date | datetime.time):
         return header_text(schema, value)
     if isinstance(value, (bytes, bytearray)):
@@ -153,7 +153,7 @@ def _text(schema: Schema | None, value: Any) -> str:
     return java_string(value, schema)
 
 
-def _number(value: bool | int | float | decimal.Decimal, target: Type) -> Any:
+def _number(value: bool | int | float | decimal.Decimal, target: Type) -> ConnectValue:
     if target is Type.BOOLEAN:
         return _whole(value, Type.INT64) != 0
     if target is Type.FLOAT32:
@@ -182,7 +182,7 @@ def float32(value: float) -> Float32:
         return Float32("inf" if value > 0 else "-inf")
 
 
-def _parsed(text: str, target: Type) -> Any:
+def _parsed(text: str, target: Type) -> ConnectValue:
     if target is Type.BOOLEAN:
         return text.lower() == "true"
     if target in BOUNDS:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ottla.connect.data.schema import Field, Schema, Struct, Type
+from ottla.connect.data.schema import ConnectValue, Field, Schema, Struct, Type
 from ottla.connect.failures import ConfigInvalid
 from ottla.connect.transforms.parts import require_map, require_struct
 
@@ -26,7 +24,7 @@ class FieldPath:
             return None
         return current.field(self.steps[-1])
 
-    def in_struct(self, value: Struct, *, with_default: bool) -> Any:
+    def in_struct(self, value: Struct, *, with_default: bool) -> ConnectValue:
         """The value in a struct; None if a step is missing."""
         current = value
         for step in self.steps[:-1]:
@@ -41,7 +39,7 @@ class FieldPath:
             return None
         return current.get(last) if with_default else current.without_default(last)
 
-    def in_map(self, value: dict[str, Any]) -> Any:
+    def in_map(self, value: dict[str, ConnectValue]) -> ConnectValue:
         """The value in a map; None if a step is missing."""
         current = value
         for step in self.steps[:-1]:

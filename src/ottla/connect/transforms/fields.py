@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.java_text import Ordered, copied, java_keys
 from ottla.connect.data.logical import EPOCH, timestamp_of
 from ottla.connect.data.record import ConnectRecord, SinkRecord
-from ottla.connect.data.schema import Schema, Struct, Type, java_class_of, schema_type
+from ottla.connect.data.schema import ConnectValue, Schema, Struct, Type, java_class_of, schema_type
 from ottla.connect.failures import ConfigInvalid, DataError
 from ottla.connect.transforms.base import Transformation
 from ottla.connect.transforms.field_path import FieldPath
@@ -114,7 +114,7 @@ class InsertField(OneSided):
                 new.put(name, timestamp_of(inserted) if key == "timestamp.field" else inserted)
         return self.changed(record, changed, new)
 
-    def _value(self, key: str, record: ConnectRecord) -> Any:
+    def _value(self, key: str, record: ConnectRecord) -> ConnectValue:
         if key == "topic.field":
             return record.topic
         if key == "partition.field":
@@ -150,7 +150,7 @@ class MaskField(OneSided):
             new.put(at.name, self._masked(found, at.schema) if at.name in names else found)
         return self.changed(record, schema, new)
 
-    def _masked(self, value: Any, schema: Schema | None) -> Any:
+    def _masked(self, value: ConnectValue, schema: Schema | None) -> ConnectValue:
         if value is None:
             return None
         text = self.values["replacement"]
@@ -174,7 +174,7 @@ class MaskField(OneSided):
         raise DataError(f"Cannot mask value of type: {java_class_of(value)}")
 
 
-def _replaced(value: Any, text: str) -> Any:
+def _replaced(value: ConnectValue, text: str) -> ConnectValue:
     try:
         if isinstance(value, str):
             return text
@@ -266,7 +266,7 @@ class Flatten(OneSided):
     def _name(self, prefix: str, name: str) -> str:
         return f"{prefix}{self.values['delimiter']}{name}" if prefix else name
 
-    def _flatten_map(self, found: dict[str, Any], prefix: str, into: Ordered) -> None:
+    def _flatten_map(self, found: dict[str, ConnectValue], prefix: str, into: Ordered) -> None:
         for key in java_keys(found):
             value, name = found[key], self._name(prefix, key)
             if value is None:
@@ -332,7 +332,7 @@ class ValueToKey(Transformation):
         names = self.values["fields"]
         if record.value_schema is None:
             found = require_map(record.value, "copying fields from value to key")
-            key: Any = copied({}, capacity=len(names))
+            key: ConnectValue = copied({}, capacity=len(names))
             key.update((name, found.get(name)) for name in names)
             return record.with_changes(key=key, key_schema=None)  # type: ignore[return-value]
         struct = require_struct(record.value, "copying fields from value to key")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ottla.connect.converters.simple_header import parse_text
 from ottla.connect.data.java_text import copied
 from ottla.connect.data.record import Headers
-from ottla.connect.data.schema import Struct
+from ottla.connect.data.schema import ConnectValue, Struct
 from ottla.connect.failures import ConfigInvalid, DataError
 from ottla.connect.transforms.base import Transformation
 from ottla.connect.transforms.parts import OneSided, R, require_map, require_struct, struct_like
@@ -65,7 +64,7 @@ class HeaderFrom(OneSided):
         headers = record.headers
         purpose = f"header {'MOVE' if self._move else 'COPY'}"
         if schema is None:
-            made: Any = copied(require_map(value, purpose))
+            made: ConnectValue = copied(require_map(value, purpose))
             for name, header in self._pairs:
                 headers = headers.add(header, value.get(name), None)
                 if self._move:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar, Unpack
 
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.record import ConnectRecord
-from ottla.connect.data.schema import Field, Schema, Struct, Type, java_class_of
+from ottla.connect.data.schema import (
+    ConnectValue,
+    Field,
+    Schema,
+    SchemaAttributes,
+    Struct,
+    Type,
+    java_class_of,
+)
 from ottla.connect.failures import DataError
 from ottla.connect.transforms.base import Transformation
 
@@ -25,13 +33,13 @@ class OneSided(Transformation):
         super().__init__(configs)
         self._schemas: dict[Schema, Schema] = {}
 
-    def found(self, record: ConnectRecord) -> tuple[Schema | None, Any]:
+    def found(self, record: ConnectRecord) -> tuple[Schema | None, ConnectValue]:
         """The schema and the value of the side."""
         if self.side == "key":
             return record.key_schema, record.key
         return record.value_schema, record.value
 
-    def changed(self, record: R, schema: Schema | None, value: Any) -> R:
+    def changed(self, record: R, schema: Schema | None, value: ConnectValue) -> R:
         """The record with another schema and value on the side."""
         changes = {f"{self.side}_schema": schema, self.side: value}
         made: R = record.with_changes(**changes)  # type: ignore[assignment]
@@ -48,14 +56,14 @@ class OneSided(Transformation):
         self._schemas[schema] = changed
         return changed
 
-    def value_of(self, value: Struct, field: Field) -> Any:
+    def value_of(self, value: Struct, field: Field) -> ConnectValue:
         """A field's value, with its default if the transform replaces nulls by defaults."""
         if self.values.get("replace.null.with.default", True):
             return value.get(field.name)
         return value.without_default(field.name)
 
 
-def require_map(value: Any, purpose: str) -> dict[str, Any]:
+def require_map(value: ConnectValue, purpose: str) -> dict[str, ConnectValue]:
     """A map; DataError in Kafka's words."""
     if not isinstance(value, dict):
         shown = java_class_of(value).removeprefix("class ") if value is not None else "null"
@@ -63,7 +71,7 @@ def require_map(value: Any, purpose: str) -> dict[str, Any]:
     return value
 
 
-def require_struct(value: Any, purpose: str) -> Struct:
+def require_struct(value: ConnectValue, purpose: str) -> Struct:
     """A struct; DataError in Kafka's words."""
     if not isinstance(value, Struct):
         shown = java_class_of(value).removeprefix("class ") if value is not None else "null"
@@ -78,7 +86,7 @@ def require_schema(schema: Schema | None, purpose: str) -> Schema:
     return schema
 
 
-def basics(schema: Schema) -> dict[str, Any]:
+def basics(schema: Schema) -> SchemaAttributes:
     """What a changed schema takes over: name, version, doc and parameters."""
     return {
         "name": schema.name,
@@ -88,9 +96,11 @@ def basics(schema: Schema) -> dict[str, Any]:
     }
 
 
-def struct_like(schema: Schema, fields: list[tuple[str, Schema]], **attributes: Any) -> Schema:
+def struct_like(
+    schema: Schema, fields: list[tuple[str, Schema]], **attributes: Unpack[SchemaAttributes]
+) -> Schema:
     """A struct's schema with other fields."""
-    return schemas.struct(fields, **{**basics(schema), **attributes})
+    return schemas.struct(fields, **(basics(schema) | attributes))
 
 
 def is_struct(schema: Schema | None) -> bool:

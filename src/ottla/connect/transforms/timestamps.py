@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.java_text import copied
 from ottla.connect.data.logical import timestamp_ms_of, timestamp_of
-from ottla.connect.data.schema import Schema, Struct, Type, java_class_of
+from ottla.connect.data.schema import ConnectValue, Schema, Struct, Type, java_class_of
 from ottla.connect.failures import ConfigInvalid, ConnectError, DataError
 from ottla.connect.transforms.base import Transformation
 from ottla.connect.transforms.java_dates import JavaDateFormat
@@ -78,14 +78,14 @@ class TimestampConverter(OneSided):
         found = _SCHEMAS[self._target]
         return schemas.optional(found) if schema.optional else found
 
-    def _converted(self, value: Any, schema: Schema | None) -> Any:
+    def _converted(self, value: ConnectValue, schema: Schema | None) -> ConnectValue:
         if schema is not None:
             _check_kind(schema)
         if value is None:
             return None
         return self._to_target(self._raw(value))
 
-    def _raw(self, value: Any) -> datetime.datetime:
+    def _raw(self, value: ConnectValue) -> datetime.datetime:
         if isinstance(value, datetime.datetime):
             return value
         if isinstance(value, datetime.date):
@@ -104,7 +104,7 @@ class TimestampConverter(OneSided):
             return self._format.parse(value)
         raise DataError(f"TimestampConverter does not support {java_class_of(value)} objects as timestamps")
 
-    def _to_target(self, raw: datetime.datetime) -> Any:
+    def _to_target(self, raw: datetime.datetime) -> ConnectValue:
         if self._target == "string":
             assert self._format is not None
             return self._format.format(raw)

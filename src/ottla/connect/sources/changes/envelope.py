@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.record import Headers, SourceRecord
-from ottla.connect.data.schema import Schema, Struct, Type
+from ottla.connect.data.schema import ConnectValue, Schema, Struct, Type
+from ottla.json_types import Json
 
 VERSION: Final = "3.6.0"
 CREATE: Final = "c"
@@ -40,7 +41,7 @@ _HEARTBEAT_KEY: Final = schemas.struct(
     [("serverName", schemas.STRING)], name="io.debezium.connector.common.ServerNameKey"
 )
 _HEARTBEAT: Final = schemas.struct([("ts_ms", schemas.INT64)], name="io.debezium.connector.common.Heartbeat")
-_EMPTY: Final[Mapping[Type, Any]] = {
+_EMPTY: Final[Mapping[Type, ConnectValue]] = {
     **dict.fromkeys((Type.INT8, Type.INT16, Type.INT32, Type.INT64), 0),
     Type.FLOAT32: 0.0,
     Type.FLOAT64: 0.0,
@@ -102,13 +103,13 @@ class TableShape:
         )
         return cls(topic, row, key, envelope, tuple(keys))
 
-    def key_of(self, row: Mapping[str, Any]) -> Struct | None:
+    def key_of(self, row: Mapping[str, ConnectValue]) -> Struct | None:
         """The key of a row."""
         if self.key is None:
             return None
         return Struct(self.key, {name: row.get(name) for name in self.key_names})
 
-    def struct_of(self, row: Mapping[str, Any] | None) -> Struct | None:
+    def struct_of(self, row: Mapping[str, ConnectValue] | None) -> Struct | None:
         """A row as a struct. Columns that the database did not send are empty, as Debezium has them."""
         if row is None:
             return None
@@ -121,7 +122,7 @@ class TableShape:
         return made
 
 
-def empty(schema: Schema) -> Any:
+def empty(schema: Schema) -> ConnectValue:
     """The value of a column that may not be null and was not sent."""
     import datetime
     import decimal
@@ -148,12 +149,12 @@ class Change:
 
     shape: TableShape
     op: str
-    before: Mapping[str, Any] | None
-    after: Mapping[str, Any] | None
-    source: Mapping[str, Any]
-    moved_from: Mapping[str, Any] | None = None
+    before: Mapping[str, ConnectValue] | None
+    after: Mapping[str, ConnectValue] | None
+    source: Mapping[str, ConnectValue]
+    moved_from: Mapping[str, ConnectValue] | None = None
     """The row's old key, if an update changed it."""
-    partition: Mapping[str, Any] = field(default_factory=dict)
+    partition: Mapping[str, Json] = field(default_factory=dict)
 
 
 def records_of_change(change: Change, *, tombstones: bool) -> Iterator[SourceRecord]:
@@ -177,8 +178,8 @@ def _record(
     change: Change,
     op: str,
     key: Struct | None,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
+    before: Mapping[str, ConnectValue] | None,
+    after: Mapping[str, ConnectValue] | None,
     header: tuple[str, Struct | None] | None,
 ) -> SourceRecord:
     shape = change.shape

@@ -15,8 +15,11 @@ import select
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
+from ottla.connect.config.definitions import ConfigValues
+from ottla.connect.data.schema import ConnectValue
+from ottla.connect.databases.connection import Connection, Cursor
 from ottla.connect.databases.dialect import FETCH_ROWS, TableId
 from ottla.connect.failures import ConnectError, TaskFailed
 from ottla.connect.sources.changes import pgoutput
@@ -40,7 +43,10 @@ from ottla.connect.sources.changes.reader import (
     snapshot_tables,
 )
 from ottla.connect.spi import Offsets, Read, ReadLimit
-from ottla.json_types import JsonObject, as_int
+from ottla.json_types import Json, JsonObject, as_int, to_int
+
+if TYPE_CHECKING:
+    from psycopg2.extras import ReplicationMessage
 
 _logger = logging.getLogger(__name__)
 
@@ -66,21 +72,21 @@ class _Snapshot:
     """An exported snapshot, which lives as long as its two connections."""
 
     lsn: int
-    slot: Any
-    rows: Any
+    slot: Connection
+    rows: Connection
     at_us: int
 
 
 class PostgresReader(ChangeReader[_Event]):
     """Reads one database for one connector."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: ConfigValues) -> None:
         super().__init__(ChangeSettings.of(values))
         self._drop_slot: bool = values["slot.drop.on.stop"]
         self._server = PgServer(values)
         self._snapshot: _Snapshot | None = None
-        self._stream: Any = None
-        self._stream_connection: Any = None
+        self._stream: Cursor = None
+        self._stream_connection: Connection = None
         self._relations: dict[int, PgTable | None] = {}
         self._begin: pgoutput.Begin | None = None
         self._begun_events = 0
@@ -102,7 +108,7 @@ class PostgresReader(ChangeReader[_Event]):
 
     # -- planning
 
-    def _prepare(self, stored: Mapping[str, Any]) -> None:
+    def _prepare(self, stored: Mapping[str, Json]) -> None:
         server = self._server
         server.check_settings()
         tables = server.tables()
@@ -114,7 +120,7 @@ class PostgresReader(ChangeReader[_Event]):
             and self._is_complete(stored)
             and self._settings.snapshot_mode != "initial_only"
         ):
-            position = lsn_text(int(stored.get("lsn", 0)))
+            position = lsn_text(to_int(stored.get("lsn", 0)))
             raise TaskFailed(
                 f"slot {server.slot} is gone: the changes since {position} cannot be read. Reset the connector's "
                 "offsets for a new snapshot, or make the slot again and accept that those changes are missing"
@@ -123,13 +129,13 @@ class PostgresReader(ChangeReader[_Event]):
             server.ask("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [server.slot])
             _logger.info("made the replication slot %s", server.slot)
 
-    def _is_complete(self, stored: Mapping[str, Any]) -> bool:
+    def _is_complete(self, stored: Mapping[str, Json]) -> bool:
         """Debezium marks the snapshot's last record, and leaves `snapshot` out of the stream."""
         if not stored:
             return False
         return "snapshot" not in stored or bool(stored.get("last_snapshot_record"))
 
-    def _plan_table(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+    def _plan_table(self, stored: Mapping[str, Json]) -> JsonObject:
         """The next table of the snapshot; the offset says with which position it was read."""
         done = snapshot_tables(stored)
         if self._settings.snapshot_mode in NO_SNAPSHOT:
@@ -161,7 +167,7 @@ class PostgresReader(ChangeReader[_Event]):
         self._snapshot = _Snapshot(lsn_number(position), slot, rows, time.time_ns() // 1000)
         return self._snapshot
 
-    def _open_stream(self, stored: Mapping[str, Any]) -> None:
+    def _open_stream(self, stored: Mapping[str, Json]) -> None:
         self._close_snapshot()
         dialect = self._server.dialect
         self._stream_connection = dialect.replication()
@@ -170,7 +176,7 @@ class PostgresReader(ChangeReader[_Event]):
             cursor.start_replication(
                 slot_name=self._server.slot,
                 decode=False,
-                start_lsn=int(stored.get("lsn_commit") or 0),
+                start_lsn=to_int(stored.get("lsn_commit") or 0),
                 status_interval=5,
                 options={"proto_version": "1", "publication_names": self._server.publication},
             )
@@ -178,7 +184,7 @@ class PostgresReader(ChangeReader[_Event]):
 
     # -- the stream
 
-    def _drain(self, stored: Mapping[str, Any], limit: ReadLimit) -> None:
+    def _drain(self, stored: Mapping[str, Json], limit: ReadLimit) -> None:
         """Takes whole transactions until the limit; one that is larger is cut."""
         if self._stream is None:
             self._open_stream(stored)
@@ -187,7 +193,7 @@ class PostgresReader(ChangeReader[_Event]):
         if not self._drained.events:
             self._feed_back(idle=True)
 
-    def _drain_stream(self, stored: Mapping[str, Any], limit: ReadLimit) -> None:
+    def _drain_stream(self, stored: Mapping[str, Json], limit: ReadLimit) -> None:
         passed = _positions(stored)
         until = time.monotonic() + DRAIN_S
         while self._drained.events or time.monotonic() < until:
@@ -205,12 +211,14 @@ class PostgresReader(ChangeReader[_Event]):
                     drained.offset = self._offset(drained.events[-1], stored, partial=True)
                 return
 
-    def _take(self, message: Any, stored: Mapping[str, Any], passed: Mapping[str, int]) -> None:
+    def _take(
+        self, message: ReplicationMessage, stored: Mapping[str, Json], passed: Mapping[str, int]
+    ) -> None:
         found = pgoutput.decode(message.payload)
         if isinstance(found, pgoutput.Begin):
             self._begin, self._begun_events = found, 0
-            again = found.lsn == int(stored.get("ottla_tx", -1))
-            self._skip_events = int(stored.get("ottla_events", 0)) if again else 0
+            again = found.lsn == to_int(stored.get("ottla_tx", -1))
+            self._skip_events = to_int(stored.get("ottla_events", 0)) if again else 0
         elif isinstance(found, pgoutput.Commit):
             begin, self._begin = self._begin, None
             self._finished_lsn = found.end_lsn
@@ -234,8 +242,8 @@ class PostgresReader(ChangeReader[_Event]):
         old: pgoutput.Values | None,
         new: pgoutput.Values | None,
         old_is_key: bool,
-        message: Any,
-        stored: Mapping[str, Any],
+        message: ReplicationMessage,
+        stored: Mapping[str, Json],
         passed: Mapping[str, int],
     ) -> None:
         begin = self._begin
@@ -245,7 +253,7 @@ class PostgresReader(ChangeReader[_Event]):
         table = self._relations.get(oid)
         if table is None or op in self._settings.skipped:
             return
-        lsn_commit = int(stored.get("lsn_commit") or 0)
+        lsn_commit = to_int(stored.get("lsn_commit") or 0)
         if begin.lsn <= lsn_commit or self._begun_events <= self._skip_events:
             return
         if begin.lsn < passed.get(str(table.table), 0):
@@ -261,12 +269,12 @@ class PostgresReader(ChangeReader[_Event]):
         rows = [(one.name, one.oid, one.modifier, one.name in required) for one in found.columns]
         return self._server.shape_table(table, rows)
 
-    def _offset(self, last: _Event, stored: Mapping[str, Any], *, partial: bool) -> dict[str, Any]:
+    def _offset(self, last: _Event, stored: Mapping[str, Json], *, partial: bool) -> JsonObject:
         begin = last.begin
-        offset: dict[str, Any] = {
+        offset: JsonObject = {
             "lsn": last.lsn,
             "lsn_proc": last.lsn,
-            "lsn_commit": int(stored.get("lsn_commit") or 0) if partial else begin.lsn,
+            "lsn_commit": to_int(stored.get("lsn_commit") or 0) if partial else begin.lsn,
             "txId": begin.xid,
             "ts_usec": begin.time_us,
             "messageType": {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}.get(last.op, "TRUNCATE"),
@@ -286,7 +294,7 @@ class PostgresReader(ChangeReader[_Event]):
     def _ask(self, sql: str) -> object:
         return self._server.ask(sql)
 
-    def _beat(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+    def _beat(self, stored: Mapping[str, Json]) -> JsonObject:
         return {**stored, "ts_usec": time.time_ns() // 1000}
 
     def _feed_back(self, *, idle: bool) -> None:
@@ -349,8 +357,10 @@ class PostgresReader(ChangeReader[_Event]):
             before = {}
         return Change(table.shape, event.op, before, new, source, moved)
 
-    def _row(self, table: PgTable, values: pgoutput.Values, old: Mapping[str, Any] | None) -> dict[str, Any]:
-        row: dict[str, Any] = {}
+    def _row(
+        self, table: PgTable, values: pgoutput.Values, old: Mapping[str, ConnectValue] | None
+    ) -> JsonObject:
+        row: JsonObject = {}
         for name, kind, value in zip(table.names, table.types, values, strict=True):
             if kind is None:
                 continue
@@ -362,7 +372,7 @@ class PostgresReader(ChangeReader[_Event]):
 
     def _source(
         self, table: TableId, at_us: int, snapshot: str, lsn: int, begin: pgoutput.Begin | None
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         commit = "null" if begin is None else f'"{begin.lsn}"'
         return {
             "version": VERSION,
@@ -422,11 +432,11 @@ class PostgresReader(ChangeReader[_Event]):
         self._server.close()
 
 
-def _positions(stored: Mapping[str, Any]) -> dict[str, int]:
+def _positions(stored: Mapping[str, Json]) -> dict[str, int]:
     return {table: as_int(lsn, table) for table, lsn in snapshot_tables(stored).items()}
 
 
-def _snapshot_offset(lsn: int, tables: JsonObject, *, last: bool) -> dict[str, Any]:
+def _snapshot_offset(lsn: int, tables: JsonObject, *, last: bool) -> JsonObject:
     return {
         "lsn": lsn,
         "ts_usec": time.time_ns() // 1000,

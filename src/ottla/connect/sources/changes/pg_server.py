@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.data import schema as schemas
 from ottla.connect.databases.address import Address
+from ottla.connect.databases.connection import Connection, SqlRow, SqlValue
 from ottla.connect.databases.dialect import TableId
 from ottla.connect.databases.postgres import Postgres
 from ottla.connect.failures import Retriable, TaskFailed
@@ -59,7 +61,7 @@ def lsn_text(number: int) -> str:
 class PgServer:
     """One connection for questions, beside the one that streams."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: ConfigValues) -> None:
         self._values = values
         self.dialect = Postgres(
             Address(
@@ -76,9 +78,9 @@ class PgServer:
         self.slot: str = values["slot.name"]
         self.publication: str = values["publication.name"]
         self.prefix: str = values["topic.prefix"]
-        self._connection: Any = None
+        self._connection: Connection = None
 
-    def ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def ask(self, sql: str, values: Sequence[SqlValue] = ()) -> list[SqlRow]:
         """The rows of a query, outside of transactions."""
         with self.dialect.errors(f"{self.dialect.address} refuses a question"):
             if self._connection is None:
@@ -178,7 +180,7 @@ class PgServer:
             raise TaskFailed(f"table {table} is gone while it was read: restart the connector")
         return self.shape_table(table, rows)
 
-    def shape_table(self, table: TableId, rows: Sequence[tuple[Any, ...]]) -> PgTable:
+    def shape_table(self, table: TableId, rows: Sequence[SqlRow]) -> PgTable:
         """The shape of columns: name, type's number, modifier, and whether it may not be null."""
         keys = self.key_names(table)
         enums = self._labels([row[1] for row in rows])
@@ -226,4 +228,4 @@ class PgServer:
             "WHERE enumtypid::int8 = ANY(%s) GROUP BY 1",
             [list(oids)],
         )
-        return dict(rows)
+        return {int(oid): labels for oid, labels in rows}

@@ -7,11 +7,11 @@ import decimal
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.logical import signed_bytes
-from ottla.connect.data.schema import Schema, Struct, Type
+from ottla.connect.data.schema import ConnectValue, Schema, Struct, Type
 from ottla.connect.failures import TaskFailed
 from ottla.connect.sources.changes.envelope import UNAVAILABLE
 
@@ -25,7 +25,7 @@ _VARIABLE: Final = schemas.struct(
 )
 _MONTH_US: Final = int(365.25 / 12 * 86_400_000_000)
 
-Parse = Callable[[str], Any]
+Parse = Callable[[str], ConnectValue]
 
 
 def _named(kind: Type, name: str) -> Schema:
@@ -218,7 +218,7 @@ def _timestamp(modifier: int, mode: str) -> PgType:
     return PgType(_named(Type.INT64, "io.debezium.time.MicroTimestamp"), _micros)
 
 
-def unavailable(schema: Schema) -> Any:
+def unavailable(schema: Schema) -> ConnectValue:
     """What stands for a large value that was not sent, because it did not change."""
     if schema.type is Type.BYTES and schema.name is None:
         return UNAVAILABLE.encode()
@@ -230,7 +230,7 @@ def unavailable(schema: Schema) -> Any:
 _ITEM: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}"]+)')
 
 
-def array_values(text: str, parse: Parse) -> list[Any]:
+def array_values(text: str, parse: Parse) -> list[ConnectValue]:
     """The values of an array with one dimension, from PostgreSQL's text of it.
 
     >>> array_values('{1,NULL,"a, b"}', str)
@@ -238,7 +238,7 @@ def array_values(text: str, parse: Parse) -> list[Any]:
     """
     if not text.startswith("{") or text.startswith("{{"):
         raise TaskFailed("a column has an array with several dimensions, which Connect's records cannot hold")
-    found: list[Any] = []
+    found: list[ConnectValue] = []
     for match in _ITEM.finditer(text[1:-1]):
         if match[2] is not None:
             found.append(None if match[2] == "NULL" else parse(match[2]))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from ottla.connect.data.schema import ConnectValue
 from ottla.connect.failures import TaskFailed
 
 
@@ -18,7 +19,7 @@ class _Unchanged:
 
 
 UNCHANGED: Final = _Unchanged()
-Values = list[Any]
+Values = list[ConnectValue]
 _EPOCH_US: Final = 946_684_800_000_000
 """PostgreSQL counts microseconds since 2000."""
 

@@ -6,13 +6,13 @@ Offsets are Debezium's: `{"server": prefix}` has `lsn`, `lsn_proc`, `lsn_commit`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ottla.connect.config.definitions import ConfigDef, ConfigKey
 from ottla.connect.failures import ConnectError
 from ottla.connect.sources.changes.keys import CHANGES, pattern_errors
 from ottla.connect.sources.changes.pg_reader import PostgresReader
 from ottla.connect.spi import SourceConnector, SourceReader
+from ottla.json_types import Json
 
 
 class PostgresChanges(SourceConnector):
@@ -64,7 +64,7 @@ class PostgresChanges(SourceConnector):
         """A reader of the snapshot and of the slot."""
         return PostgresReader(self.values)
 
-    def check_offset(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
+    def check_offset(self, partition: Mapping[str, Json] | None, offset: Mapping[str, Json] | None) -> None:
         """An offset needs a position in the log."""
         if partition is not None and set(partition) != {"server"}:
             raise ConnectError('the partition of a PostgreSQL source is {"server": topic.prefix}')
