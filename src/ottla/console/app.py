@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -27,7 +27,7 @@ from ottla.console.security.roles import SEE, Forbidden, Principal
 from ottla.console.security.sessions import COOKIE, PLAIN_COOKIE, Sessions
 from ottla.console.security.users import Users
 from ottla.console.services import ServiceProblem, Services
-from ottla.console.web import PAGES, BadInput, NotFound, Page, View
+from ottla.console.web import PAGES, BadInput, NotFound, Page, Values, View
 from ottla.errors import ApiException
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Console:
                     await cluster.sampler.next_round()
         return cluster.state.ready
 
-    def html(self, view: View, template: str, values: dict[str, Any], status: int = 200) -> Response:
+    def html(self, view: View, template: str, values: Values, status: int = 200) -> Response:
         """A whole page in its frame."""
         text = self.templates.page(template, {**frame.values(view), **values})
         return HTMLResponse(text, status, headers={"vary": "accept, x-block"})
@@ -126,7 +126,7 @@ def _serve(console: Console, page: Page) -> Callable[[Request], Awaitable[Respon
             return cast("Response", await page.handler(view))
         if page.live and _STREAM in request.headers.get("accept", ""):
             return live.stream(view, page)
-        values = cast("dict[str, Any]", await page.handler(view))
+        values = cast("Values", await page.handler(view))
         block = request.headers.get("x-block")
         if block is not None:
             everything = {**frame.values(view), **values}

@@ -9,10 +9,11 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ottla.console.services import Service, ServiceProblem
+from ottla.json_types import JsonObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,9 +27,9 @@ class Application:
     """An application as it reports itself."""
 
     name: str
-    status: dict[str, Any] = field(default_factory=dict)
-    plan: dict[str, Any] = field(default_factory=dict)
-    picture: dict[str, Any] = field(default_factory=dict)
+    status: JsonObject = field(default_factory=dict)
+    plan: JsonObject = field(default_factory=dict)
+    picture: JsonObject = field(default_factory=dict)
     """Boxes and arrows of the topology."""
     service: Service | None = None
     """Its own address, which also answers for its stores."""
@@ -44,7 +45,7 @@ class Application:
         return found if isinstance(found, int | float) and not isinstance(found, bool) else None
 
     @property
-    def topics(self) -> dict[str, dict[str, Any]]:
+    def topics(self) -> dict[str, JsonObject]:
         """For each source topic its lag and the rows of the last batch."""
         found = self.status.get("topics")
         return {str(name): each for name, each in found.items()} if isinstance(found, dict) else {}
@@ -87,7 +88,7 @@ def _in_directory(directory: Path) -> list[Application]:
     return found
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> JsonObject:
     try:
         if path.stat().st_size > _MOST_BYTES:
             return {}

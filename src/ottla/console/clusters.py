@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from ottla.admin.cluster import Cluster
 from ottla.console.reader.fetch import Reader
 from ottla.console.sampler.loop import Sampler
 from ottla.console.sampler.state import ClusterState
-from ottla.console.services import Service, Services
+from ottla.console.services import Answer, Service, Services
+from ottla.json_types import Json
 
 if TYPE_CHECKING:
     from ottla.admin.partitions import Partition
@@ -62,7 +63,7 @@ class OpenCluster:
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, run)
 
-    async def ask(self, service: Service, method: str, path: str, body: Any = None) -> Any:
+    async def ask(self, service: Service, method: str, path: str, body: Json = None) -> Answer:
         """The answer of a service beside the cluster, asked in the pool."""
         return await self.run(service.ask, method, path, body)
 

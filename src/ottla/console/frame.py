@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla import __version__
 from ottla.console.render import num
 from ottla.console.security.roles import SEE
+from ottla.console.web import Values
 
 if TYPE_CHECKING:
     from ottla.console.web import View
@@ -28,7 +29,7 @@ class Entry:
     """The letter after `g` that leads there."""
 
 
-def values(view: View) -> dict[str, Any]:
+def values(view: View) -> Values:
     """The values that `frame.html` needs."""
     state = view.state
     menu = view.page.menu if view.page is not None else ""

@@ -9,13 +9,13 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Final, cast
 
 from starlette.responses import StreamingResponse
 
 from ottla.console import frame
-from ottla.console.web import NotFound
+from ottla.console.web import NotFound, Values
 from ottla.errors import ApiException
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Streams:
         self.open = 0
 
     @contextlib.contextmanager
-    def one(self) -> Any:
+    def one(self) -> Iterator[None]:
         self.open += 1
         try:
             yield
@@ -83,7 +83,7 @@ async def _events(view: View, page: Page) -> AsyncIterator[bytes]:
 
 async def _changed(view: View, page: Page, sent: dict[str, str]) -> dict[str, str]:
     try:
-        values = {**frame.values(view), **cast("dict[str, Any]", await page.handler(view))}
+        values = {**frame.values(view), **cast("Values", await page.handler(view))}
     except NotFound as error:
         return {"gone": error.message}
     except ApiException as error:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ottla.console.draw import chart, spark
 from ottla.console.sampler.why import span
+from ottla.console.web import Values
 
 FOLDER: Final = Path(__file__).parent
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -135,10 +136,10 @@ class Templates:
     def __init__(self) -> None:
         self._env = environment()
 
-    def page(self, template: str, values: dict[str, Any]) -> str:
+    def page(self, template: str, values: Values) -> str:
         return self._env.get_template(template).render(values)
 
-    def blocks(self, template: str, names: tuple[str, ...], values: dict[str, Any]) -> dict[str, str]:
+    def blocks(self, template: str, names: tuple[str, ...], values: Values) -> dict[str, str]:
         """The named blocks of a template, each as it stands in the page."""
         found = self._env.get_template(template)
         context = found.new_context(values)

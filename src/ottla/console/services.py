@@ -10,10 +10,11 @@ import json
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.json_types import Json
 
 if TYPE_CHECKING:
     from ottla.console.settings import Target
@@ -22,6 +23,9 @@ REGISTRY: Final = "schema.registry.url"
 REGISTRY_USER: Final = "basic.auth.user.info"
 CONNECT: Final = "connect.url"
 APPLICATIONS: Final = "ottla.applications"
+Answer: TypeAlias = Any
+"""The JSON of a service beside the cluster. Its reader catches what another program may answer instead."""
+
 _TIMEOUT_S: Final = 10.0
 _MOST_BYTES: Final = 16 << 20
 
@@ -63,7 +67,7 @@ class Service:
         place = f"{host}:{port}" if port else host
         return cls(kind, f"{parts.scheme}://{place}{parts.path.rstrip('/')}", user_info)
 
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
+    def ask(self, method: str, path: str, body: Json = None) -> Answer:
         """The answer to a request; ServiceProblem with the service's own sentence if it refuses."""
         parts = urlsplit(self.url)
         host = parts.hostname or ""

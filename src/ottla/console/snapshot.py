@@ -9,11 +9,12 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from ottla.admin.acls import describe_acls
 from ottla.admin.configs import describe_configs
 from ottla.errors import ApiException
+from ottla.json_types import Json
 from ottla.wire.enums import ConfigResourceType, ConfigSource
 
 if TYPE_CHECKING:
@@ -22,6 +23,27 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 _TOPICS_PER_REQUEST: Final = 500
 _PARTS: Final = ("topics", "groups", "acls", "schemas")
+
+
+class SnapshotTopic(TypedDict):
+    """A topic of a snapshot."""
+
+    partitions: int
+    replication: int
+    settings: dict[str, str]
+
+
+class Snapshot(TypedDict):
+    """The document of a cluster. A part that its taker could not see is null."""
+
+    format: int
+    cluster: str
+    name: str
+    taken: str
+    topics: dict[str, SnapshotTopic]
+    groups: dict[str, str]
+    acls: list[str] | None
+    schemas: dict[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +95,7 @@ def acls_of(cluster: Cluster) -> list[str] | None:
     )
 
 
-def check(document: Any) -> dict[str, Any]:
+def check(document: Json | Snapshot) -> Snapshot:
     """A document of a file; ValueError if it is none."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError("the file is no snapshot of a cluster")
@@ -83,10 +105,10 @@ def check(document: Any) -> dict[str, Any]:
             raise ValueError(f"the snapshot's {part} are damaged")
     if not isinstance(document.get("topics"), dict):
         raise ValueError("the snapshot has no topics")
-    return document
+    return Snapshot(**document)
 
 
-def differences(here: Mapping[str, Any], there: Mapping[str, Any], bootstrap: str) -> list[Difference]:
+def differences(here: Snapshot, there: Snapshot, bootstrap: str) -> list[Difference]:
     """What differs, topics first. The commands make `here` like `there`."""
     return [
         *_topics(here["topics"], there["topics"], bootstrap),
@@ -96,7 +118,9 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any], bootstrap: st
     ]
 
 
-def _topics(here: Mapping[str, Any], there: Mapping[str, Any], bootstrap: str) -> list[Difference]:
+def _topics(
+    here: Mapping[str, SnapshotTopic], there: Mapping[str, SnapshotTopic], bootstrap: str
+) -> list[Difference]:
     found = []
     tool = f"ottla topics --bootstrap-server {bootstrap}"
     for name in sorted(here.keys() | there.keys()):
@@ -118,16 +142,16 @@ def _topics(here: Mapping[str, Any], there: Mapping[str, Any], bootstrap: str) -
     return found
 
 
-def _count(topic: Mapping[str, Any]) -> str:
+def _count(topic: SnapshotTopic) -> str:
     return "1 partition" if topic["partitions"] == 1 else f"{topic['partitions']} partitions"
 
 
-def _held(topic: Mapping[str, Any]) -> dict[str, str]:
+def _held(topic: SnapshotTopic) -> dict[str, str]:
     settings = topic.get("settings")
     return {str(key): str(value) for key, value in settings.items()} if isinstance(settings, dict) else {}
 
 
-def _topic(name: str, one: Mapping[str, Any], other: Mapping[str, Any], bootstrap: str) -> list[Difference]:
+def _topic(name: str, one: SnapshotTopic, other: SnapshotTopic, bootstrap: str) -> list[Difference]:
     found = []
     quoted = shlex.quote(name)
     mine, theirs = int(one["partitions"]), int(other["partitions"])
@@ -157,7 +181,7 @@ def _topic(name: str, one: Mapping[str, Any], other: Mapping[str, Any], bootstra
     return found
 
 
-def _groups(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[Difference]:
+def _groups(here: Mapping[str, str], there: Mapping[str, str]) -> list[Difference]:
     return [
         Difference("group", name, "group", str(here.get(name, "")), str(there.get(name, "")))
         for name in sorted(here.keys() | there.keys())
@@ -189,7 +213,7 @@ def _acls(here: list[str] | None, there: list[str] | None, bootstrap: str) -> li
     return found
 
 
-def _schemas(here: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> list[Difference]:
+def _schemas(here: Mapping[str, str] | None, there: Mapping[str, str] | None) -> list[Difference]:
     if here is None or there is None:
         return []
     return [

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import Markup
+
+from ottla.json_types import Json, JsonList
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 268, 44, 28, 46, 12
 _MOST_BOXES: Final = 300
@@ -23,7 +25,7 @@ class Box:
     kind: str
 
 
-def parse(document: Mapping[str, Any]) -> tuple[list[Box], list[tuple[str, str]]]:
+def parse(document: Mapping[str, Json]) -> tuple[list[Box], list[tuple[str, str]]]:
     """Boxes and arrows of an application's document; what does not fit is left out."""
     boxes: dict[str, Box] = {}
     for each in _list(document.get("boxes"))[:_MOST_BOXES]:
@@ -38,7 +40,7 @@ def parse(document: Mapping[str, Any]) -> tuple[list[Box], list[tuple[str, str]]
     return list(boxes.values()), arrows
 
 
-def _list(value: object) -> list[Any]:
+def _list(value: object) -> JsonList:
     return value if isinstance(value, list) else []
 
 
@@ -57,7 +59,7 @@ def _depths(boxes: Sequence[Box], arrows: Sequence[tuple[str, str]]) -> dict[str
 
 
 def topology(
-    document: Mapping[str, Any],
+    document: Mapping[str, Json],
     notes: Mapping[str, str],
     rates: Mapping[str, str],
     urls: Mapping[str, str],

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from ottla.admin.acls import Entry, Pattern, describe_acls
+from ottla.admin.acls import Acls, Entry, Pattern, describe_acls
 from ottla.admin.users import Quotas, describe_quotas, describe_scram_credentials
 from ottla.console.frame import AREAS, Area
 from ottla.console.security.roles import ADMIN
@@ -13,9 +13,12 @@ from ottla.errors import ApiException
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ottla.admin.cluster import Cluster
+    from ottla.wire.messages import DescribeUserScramCredentialsResponse
+
+T = TypeVar("T")
 
 AREAS.append(Area("access", "Access", "access", key="a", verb=ADMIN))
 _IMPLIED: Final = {
@@ -90,9 +93,9 @@ def decide(
     )
 
 
-def _tried(call: Any, *args: Any, **options: Any) -> tuple[Any, str]:
+def _tried(call: Callable[[Cluster], T], cluster: Cluster) -> tuple[T | None, str]:
     try:
-        return call(*args, **options), ""
+        return call(cluster), ""
     except ApiException as error:
         return None, error.message or error.code.name
 
@@ -102,39 +105,45 @@ def _quotas(cluster: Cluster) -> list[Quotas]:
     return [each for kind in kinds for each in describe_quotas(cluster, {}, any_of=kind)]
 
 
-def _look(cluster: Cluster) -> dict[str, tuple[Any, str]]:
-    return {
-        "acls": _tried(describe_acls, cluster),
-        "users": _tried(describe_scram_credentials, cluster),
-        "quotas": _tried(_quotas, cluster),
-    }
+class _Looked(NamedTuple):
+    """What a cluster says, each with why it does not say it."""
+
+    acls: tuple[Acls | None, str]
+    users: tuple[DescribeUserScramCredentialsResponse | None, str]
+    quotas: tuple[list[Quotas] | None, str]
+
+
+def _look(cluster: Cluster) -> _Looked:
+    return _Looked(
+        _tried(describe_acls, cluster), _tried(describe_scram_credentials, cluster), _tried(_quotas, cluster)
+    )
 
 
 @page("/access", "access.html", verb=ADMIN, menu="access")
 async def access(view: View) -> Values:
     """Who may do what."""
     found = await view.cluster.call(_look)
-    acls = _pairs(found["acls"][0]) if found["acls"][0] is not None else []
+    acls = _pairs(found.acls[0]) if found.acls[0] is not None else []
     who, what, kind, name = (view.text(each) for each in ("who", "may", "kind", "name"))
     verdict = None
     if who and what in _ASKED and kind in _KINDS:
         principal = who if ":" in who else f"User:{who}"
         resource = "kafka-cluster" if kind == "cluster" else name
-        if found["acls"][0] is not None:
+        if found.acls[0] is not None:
             verdict = decide(
                 acls, principal, AclOperation[what.upper()], ResourceType[kind.upper()], resource
             )
-        elif found["acls"][1].startswith("No Authorizer"):
+        elif found.acls[1].startswith("No Authorizer"):
             verdict = True, "The brokers have no authorizer: everyone may do everything."
     return {
         "acls": sorted(
             ((sentence(pattern, entry), _fields(pattern, entry)) for pattern, entry in acls), key=_first
         ),
-        "acls_problem": found["acls"][1],
-        "users": found["users"][0],
-        "users_problem": found["users"][1],
-        "quotas": found["quotas"][0],
-        "quotas_problem": found["quotas"][1],
+        "acls_problem": found.acls[1],
+        "users": found.users[0],
+        "users_problem": found.users[1],
+        "quotas": found.quotas[0],
+        "quotas_problem": found.quotas[1],
         "verdict": verdict,
         "asked": _ASKED,
         "kinds": _KINDS,
@@ -162,5 +171,5 @@ def _fields(pattern: Pattern, entry: Entry) -> dict[str, str]:
     }
 
 
-def _pairs(acls: Any) -> list[tuple[Pattern, Entry]]:
+def _pairs(acls: Acls) -> list[tuple[Pattern, Entry]]:
     return [(pattern, entry) for pattern, entries in acls.items() for entry in entries]

@@ -10,7 +10,7 @@ import shlex
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from ottla.admin.acls import Entry, Pattern, create_acls, delete_acls, describe_acls
 from ottla.admin.errors import raise_for
@@ -257,7 +257,7 @@ async def plan_quota(view: View, form: Form) -> Plan:
         raise BadInput(f"'{text[:40]}' is not a number.") from None
     if value is not None and not 0 < value < 1e18:
         raise BadInput("A quota is a number above 0.")
-    now: Any = None
+    now: float | None = None
     for each in await view.cluster.call(describe_quotas, entity):
         if each.entity == entity:
             now = each.values.get(key)

@@ -6,7 +6,7 @@ Every answer carries the number of the sample as its ETag, so that a client asks
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, Response
 
@@ -17,12 +17,13 @@ from ottla.console.reader import records as reading
 from ottla.console.security.audit import reading as reading_of
 from ottla.console.security.roles import READ, SEE
 from ottla.console.web import View, answer
+from ottla.json_types import JsonObject
 
 if TYPE_CHECKING:
     from ottla.console.sampler.state import GroupState, TopicState
 
 
-def _sampled(view: View, document: dict[str, Any]) -> Response:
+def _sampled(view: View, document: JsonObject) -> Response:
     tag = f'"{view.state.round}"'
     if view.request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"etag": tag})
@@ -31,7 +32,7 @@ def _sampled(view: View, document: dict[str, Any]) -> Response:
     )
 
 
-def _topic(view: View, topic: TopicState) -> dict[str, Any]:
+def _topic(view: View, topic: TopicState) -> JsonObject:
     return {
         "name": topic.name,
         "id": topic.topic_id,
@@ -47,7 +48,7 @@ def _topic(view: View, topic: TopicState) -> dict[str, Any]:
     }
 
 
-def _group(group: GroupState) -> dict[str, Any]:
+def _group(group: GroupState) -> JsonObject:
     return {
         "id": group.group_id,
         "kind": group.kind.lower(),

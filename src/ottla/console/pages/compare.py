@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ottla.console.frame import AREAS, Area
 from ottla.console.security.roles import ADMIN, SEE
 from ottla.console.services import ServiceProblem
-from ottla.console.snapshot import FORMAT, acls_of, check, differences, settings_of
+from ottla.console.snapshot import FORMAT, Snapshot, acls_of, check, differences, settings_of
 from ottla.console.web import BadInput, NotFound, Values, View, answer, page
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _MOST_SUBJECTS: Final = 2_000
 _SHOWN: Final = 1_000
 
 
-async def take(view: View, cluster: OpenCluster) -> dict[str, Any]:
+async def take(view: View, cluster: OpenCluster) -> Snapshot:
     """The document of a cluster, as far as the principal may see it."""
 
     def may(resource: str, verb: str = SEE) -> bool:
@@ -88,14 +88,14 @@ def _files(folder: Path | None) -> list[str]:
     return sorted(path.name for path in folder.glob("*.json") if path.is_file())[:200]
 
 
-def _read(folder: Path, name: str) -> dict[str, Any]:
+def _read(folder: Path, name: str) -> Snapshot:
     path = folder / name
     if path.stat().st_size > _MOST_BYTES:
         raise ValueError("the file is too large")
     return check(json.loads(path.read_bytes()))
 
 
-async def _other(view: View, name: str) -> dict[str, Any]:
+async def _other(view: View, name: str) -> Snapshot:
     folder = view.console.settings.snapshots
     if name.startswith(_FILE):
         wanted = name.removeprefix(_FILE)

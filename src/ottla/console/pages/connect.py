@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ottla.console.frame import AREAS, Area
 from ottla.console.plans import Form, Plan, change
 from ottla.console.security.roles import ADMIN, CHANGE, SEE
-from ottla.console.services import ServiceProblem
+from ottla.console.services import Answer, ServiceProblem
 from ottla.console.web import BadInput, NotFound, Values, View, page
+from ottla.json_types import Json
 
 if TYPE_CHECKING:
     from ottla.console.services import Service
@@ -58,11 +59,11 @@ def _one(name: str, rest: str = "") -> str:
     return f"/connectors/{quote(name, safe='')}{rest}"
 
 
-async def _ask(view: View, method: str, path: str) -> Any:
+async def _ask(view: View, method: str, path: str) -> Answer:
     return await view.cluster.ask(_worker(view), method, path)
 
 
-def shown_settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+def shown_settings(settings: Mapping[str, Json]) -> list[tuple[str, str]]:
     """A connector's settings by name, without secrets."""
     return [
         (str(key), "(hidden)" if any(word in str(key).lower() for word in _SECRET_WORDS) else str(value))
@@ -70,14 +71,14 @@ def shown_settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _lag(view: View, name: str, settings: Mapping[str, Any]) -> int | None:
+def _lag(view: View, name: str, settings: Mapping[str, Json]) -> int | None:
     """What a sink has not read yet, by its group."""
     group = str(settings.get("consumer.override.group.id") or f"connect-{name}")
     found = view.state.groups.get(group)
     return found.lag if found is not None and found.committed else None
 
 
-def _row(view: View, name: str, found: Any) -> dict[str, Any]:
+def _row(view: View, name: str, found: Answer) -> Values:
     status = found.get("status") or {}
     info = found.get("info") or {}
     connector, tasks = status.get("connector") or {}, status.get("tasks") or []
@@ -160,7 +161,7 @@ async def connector(view: View) -> Values:
     }
 
 
-def _words(parts: Any) -> str:
+def _words(parts: Json) -> str:
     if not isinstance(parts, dict):
         return str(parts)
     return ", ".join(f"{key} {value}" for key, value in parts.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.admin.log_dirs import describe_log_dirs
 from ottla.admin.reassignments import alter_reassignments, list_reassignments
@@ -15,6 +15,8 @@ from ottla.console.web import BadInput, Values, View, page, whole
 from ottla.errors import ApiException
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ottla.admin.cluster import Cluster
     from ottla.admin.partitions import Partition
 
@@ -73,7 +75,7 @@ async def plan_cancel(view: View, form: Form) -> Plan:
     )
 
 
-async def _alter(view: View, wanted: dict[Partition, Any]) -> None:
+async def _alter(view: View, wanted: dict[Partition, Sequence[int] | None]) -> None:
     for (topic, number), (code, message) in (await view.cluster.call(alter_reassignments, wanted)).items():
         if code:
             raise ApiException(code, f"{topic}-{number}: {message or code.name}")

@@ -6,14 +6,15 @@ A test holds the schemas to real answers, and the list of paths to the routes.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import JSONResponse, Response
 
 from ottla import __version__
 from ottla.console.web import PAGES, View, answer
+from ottla.json_types import JsonObject
 
-Schema = dict[str, Any]
+Schema = JsonObject
 
 _TEXT: Final[Schema] = {"type": "string"}
 _WHOLE: Final[Schema] = {"type": "integer", "format": "int64"}

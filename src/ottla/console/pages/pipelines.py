@@ -11,6 +11,7 @@ from ottla.console.render import num, short
 from ottla.console.security.roles import READ, RESET, SEE
 from ottla.console.services import ServiceProblem
 from ottla.console.web import NotFound, Values, View, page
+from ottla.json_types import as_number
 
 if TYPE_CHECKING:
     from ottla.console.applications import Application
@@ -76,7 +77,7 @@ def _picture(view: View, found: Application) -> str:
     """The topology with what the topics do now."""
     known = {name: topic for name, topic in view.state.topics.items() if view.may(SEE, f"topic:{name}")}
     notes = {
-        name: f"{num(each['lag'])} waiting"
+        name: f"{num(as_number(each['lag']))} waiting"
         for name, each in found.topics.items()
         if isinstance(each, dict) and isinstance(each.get("lag"), int)
     }

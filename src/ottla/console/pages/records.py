@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from ottla.admin.record_filter import FilterError, parse_filter
 from ottla.cli.tools.failures import UsageProblem
@@ -91,7 +91,7 @@ class _AsMessage:
     def timestamp(self) -> tuple[int, int]:
         return 1, self._seen.timestamp
 
-    def headers(self) -> Sequence[tuple[str, Any]]:
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
         return list(self._seen.headers)
 
 
@@ -160,12 +160,19 @@ def partitions_of(view: View, count: int) -> list[int]:
     return found
 
 
+class _Looking(TypedDict):
+    """What all ways of looking for records take."""
+
+    wanted: reading.Wanted | None
+    needles: Sequence[bytes]
+
+
 async def find(view: View, topic: str, count: int, rows: int) -> tuple[Found, Condition, str]:
     """The records that the query asks for; the third value says in which direction the next page goes."""
     reader = view.cluster.reader
     wanted = condition(view, topic)
     partitions = partitions_of(view, count)
-    options: dict[str, Any] = {"wanted": wanted.wanted, "needles": wanted.needles}
+    options: _Looking = {"wanted": wanted.wanted, "needles": wanted.needles}
     at = view.text("at", "newest")
     cursor = view.text("cursor")
     if cursor:

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ottla.console.frame import AREAS, Area
 from ottla.console.plans import Form, Plan, change
 from ottla.console.reader.decode import pretty, show
 from ottla.console.security.roles import ADMIN, CHANGE, SEE
-from ottla.console.services import ServiceProblem
+from ottla.console.services import Answer, ServiceProblem
 from ottla.console.web import BadInput, NotFound, Values, View, page
+from ottla.json_types import Json, JsonObject, to_int
 
 if TYPE_CHECKING:
     from ottla.console.services import Service
@@ -47,11 +48,11 @@ def _of(subject: str, rest: str = "") -> str:
     return f"/subjects/{quote(subject, safe='')}{rest}"
 
 
-async def _ask(view: View, method: str, path: str, body: Any = None) -> Any:
+async def _ask(view: View, method: str, path: str, body: Json = None) -> Answer:
     return await view.cluster.ask(_registry(view), method, path, body)
 
 
-async def _latest(view: View, subject: str) -> dict[str, Any]:
+async def _latest(view: View, subject: str) -> JsonObject:
     try:
         found = await _ask(view, "GET", _of(subject, "/versions/latest"))
         return found if isinstance(found, dict) else {}
@@ -113,7 +114,7 @@ def _pretty(text: str) -> str:
     return pretty(show(text.encode()))
 
 
-async def _version(view: View, subject: str, number: int | str) -> dict[str, Any]:
+async def _version(view: View, subject: str, number: int | str) -> JsonObject:
     found = await _ask(view, "GET", _of(subject, f"/versions/{number}"))
     if not isinstance(found, dict):
         raise NotFound(f"There is no version {number} of {subject}.")
@@ -148,7 +149,7 @@ async def schema(view: View) -> Values:
     if earlier:
         before = await _version(view, subject, earlier[-1])
         changed = differences(_pretty(str(before.get("schema", ""))), text)
-    others, referring = await _users(view, subject, number, int(shown.get("id", 0)))
+    others, referring = await _users(view, subject, number, to_int(shown.get("id", 0)))
     topic = subject.removesuffix("-value").removesuffix("-key")
     return {
         "subject": subject,
@@ -185,7 +186,7 @@ async def plan_register(view: View, form: Form) -> Plan:
         raise BadInput(f"There is no type '{kind[:20]}'.")
     if not text or len(text) > _MAX_SCHEMA:
         raise BadInput("The schema is empty, or longer than 1 MB.")
-    body = {"schema": text, "schemaType": kind}
+    body: JsonObject = {"schema": text, "schemaType": kind}
     refused, warnings = "", []
     newest = await _latest(view, subject)
     if "schema" in newest:

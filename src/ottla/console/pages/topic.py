@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.admin.configs import describe_configs
 from ottla.console.security.roles import CHANGE, PRODUCE, RESET, SEE
@@ -10,6 +10,7 @@ from ottla.console.web import Values, View, page
 from ottla.wire.enums import ConfigResourceType, ConfigSource
 
 if TYPE_CHECKING:
+    from ottla.admin.cluster import Cluster
     from ottla.admin.configs import ConfigEntry
 
 TABS: Final = (
@@ -24,7 +25,7 @@ TABS: Final = (
 )
 
 
-def base_values(view: View, tab: str) -> dict[str, Any]:
+def base_values(view: View, tab: str) -> Values:
     """What the head of every tab shows."""
     topic = view.topic()
     return {
@@ -91,7 +92,7 @@ async def settings(view: View) -> Values:
     }
 
 
-def topic_settings(cluster: Any, name: str) -> list[ConfigEntry]:
+def topic_settings(cluster: Cluster, name: str) -> list[ConfigEntry]:
     """The settings of a topic, by name."""
     resource = ConfigResourceType.TOPIC, name
     return sorted(describe_configs(cluster, [resource], synonyms=True)[resource], key=lambda each: each.name)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.console.reader import records as reading
 from ottla.errors import ApiException
+from ottla.json_types import Json, to_int
 
 if TYPE_CHECKING:
     from ottla.console.reader.fetch import Reader
@@ -104,7 +105,7 @@ async def groups_then(
     return sorted(stood.values(), key=lambda each: (each.group, each.partition)), found.complete
 
 
-def _stood(key: Mapping[str, Any], value: Any, topic: str, moment_ms: int) -> Stood | None:
+def _stood(key: Mapping[str, Json], value: Json, topic: str, moment_ms: int) -> Stood | None:
     if key.get("topic") != topic or not isinstance(value, dict) or "offset" not in value:
         return None
-    return Stood(str(key.get("group")), int(key["partition"]), int(value["offset"]), moment_ms)
+    return Stood(str(key.get("group")), to_int(key["partition"]), to_int(value["offset"]), moment_ms)

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.json_types import Json
 
 if TYPE_CHECKING:
     from ottla.console.reader.records import Seen
@@ -110,27 +111,29 @@ class Masks:
             self._walk(document, path[1:] if path[0] == "value" else path, how)
         return json.dumps(document, ensure_ascii=False, default=str).encode()
 
-    def _walk(self, document: Any, path: Sequence[str], how: str) -> None:
+    def _walk(self, document: Json, path: Sequence[str], how: str) -> None:
         if not path:
             return
         step, rest = path[0], path[1:]
         if isinstance(document, list):
-            places: list[Any] = list(range(len(document)))
             # A list stands for each of its items, with or without a star in the path.
-            if step not in ("*",) and not step.isdecimal():
+            if step != "*" and not step.isdecimal():
                 for item in document:
                     self._walk(item, path, how)
                 return
-            places = places if step == "*" else [int(step)] if int(step) < len(document) else []
+            for index in range(len(document)) if step == "*" else [int(step)]:
+                if index < len(document):
+                    document[index] = self._part(document[index], rest, how)
         elif isinstance(document, dict):
-            places = list(document) if step == "*" else [step] if step in document else []
-        else:
-            return
-        for place in places:
-            if rest:
-                self._walk(document[place], rest, how)
-            elif document[place] is not None:
-                document[place] = self._text(json.dumps(document[place], default=str).strip('"'), how)
+            for name in list(document) if step == "*" else [step]:
+                if name in document:
+                    document[name] = self._part(document[name], rest, how)
+
+    def _part(self, value: Json, rest: Sequence[str], how: str) -> Json:
+        if rest:
+            self._walk(value, rest, how)
+            return value
+        return None if value is None else self._text(json.dumps(value, default=str).strip('"'), how)
 
     def _bytes(self, data: bytes | None, how: str) -> bytes | None:
         return None if data is None else self._text(data.decode(errors="replace"), how).encode()

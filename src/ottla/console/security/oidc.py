@@ -15,12 +15,13 @@ import urllib.request
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from ottla.console.security.roles import Forbidden, Principal, Role
 from ottla.console.settings import LOOPBACK
 from ottla.errors import ApiException, ErrorCode
+from ottla.json_types import Json, JsonObject, as_list, as_object, as_text
 
 _ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 _PENDING_S: Final = 600.0
@@ -35,7 +36,7 @@ _NO_EXTRA: Final = "sign-in by OpenID Connect needs PyJWT: pip install 'pyjwt[cr
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """An issuer that sends the console elsewhere is refused."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: object) -> None:
         return None
 
 
@@ -66,23 +67,24 @@ class Oidc:
     roles: dict[str, tuple[Role, ...]] = field(default_factory=dict)
     read_only: bool = False
     _pending: OrderedDict[str, Pending] = field(default_factory=OrderedDict, repr=False)
-    _found: tuple[float, dict[str, Any], dict[str, Any]] | None = field(default=None, repr=False)
+    _found: tuple[float, JsonObject, JsonObject] | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any], roles: Mapping[str, Role], *, read_only: bool) -> Oidc:
+    def of(cls, fields: Mapping[str, Json], roles: Mapping[str, Role], *, read_only: bool) -> Oidc:
         """The section `oidc` of a users file; ApiException that names the mistake."""
         issuer = str(fields.get("issuer", "")).rstrip("/")
         _check_address(issuer, "issuer")
         if not fields.get("client_id"):
             raise ApiException(ErrorCode.INVALID_REQUEST, "oidc: client_id is missing")
         mapped: dict[str, tuple[Role, ...]] = {}
-        for value, names in dict(fields.get("roles", {})).items():
-            missing = [name for name in names if name not in roles]
+        for value, names in as_object(fields.get("roles", {}), "oidc: roles").items():
+            wanted = [as_text(name, "oidc: a role") for name in as_list(names, f"oidc: the roles of {value}")]
+            missing = [name for name in wanted if name not in roles]
             if missing:
                 raise ApiException(
                     ErrorCode.INVALID_REQUEST, f"oidc: there is no role '{missing[0]}' for {value}"
                 )
-            mapped[str(value)] = tuple(roles[name] for name in names)
+            mapped[str(value)] = tuple(roles[name] for name in wanted)
         return cls(
             issuer,
             str(fields["client_id"]),
@@ -141,17 +143,23 @@ class Oidc:
         )
         return self.principal(claims), pending.to
 
-    def principal(self, claims: Mapping[str, Any]) -> Principal:
+    def principal(self, claims: Mapping[str, Json]) -> Principal:
         """Who a verified token stands for; Forbidden without a role."""
         found = claims.get(self.claim, [])
-        values = [found] if isinstance(found, str) else [str(each) for each in found or ()]
+        values = (
+            [found]
+            if isinstance(found, str)
+            else list(map(str, found))
+            if isinstance(found, list | dict)
+            else []
+        )
         roles = tuple(role for value in values for role in self.roles.get(value, ()))
         name = str(claims.get(self.name_claim) or claims.get("sub") or "")[:200]
         if not roles or not name:
             raise Forbidden(f"{name or 'This user'} has no role here: ask who runs the console.")
         return Principal(name, roles, self.read_only)
 
-    def _verify(self, token: str, keys: Mapping[str, Any], nonce: str, issuer: str) -> dict[str, Any]:
+    def _verify(self, token: str, keys: Mapping[str, Json], nonce: str, issuer: str) -> JsonObject:
         try:
             import jwt
         except ImportError:
@@ -167,7 +175,7 @@ class Oidc:
             fitting = [key for key in known.keys if header.get("kid") in (None, key.key_id)]
             if not fitting:
                 raise Forbidden("The identity token is signed with a key that the issuer does not publish.")
-            claims: dict[str, Any] = jwt.decode(
+            claims: JsonObject = jwt.decode(
                 token,
                 fitting[0].key,
                 algorithms=[algorithm],
@@ -182,7 +190,7 @@ class Oidc:
             raise Forbidden("The identity token belongs to another sign-in.")
         return claims
 
-    def _configuration(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _configuration(self) -> tuple[JsonObject, JsonObject]:
         """The issuer's own description and its keys, kept for an hour."""
         now = time.monotonic()
         if self._found is not None and now < self._found[0]:
@@ -208,7 +216,7 @@ def _check_address(url: str, what: str) -> None:
     )
 
 
-def _fetch(url: str, form: Mapping[str, str] | None = None) -> dict[str, Any]:
+def _fetch(url: str, form: Mapping[str, str] | None = None) -> JsonObject:
     data = urlencode(form).encode() if form is not None else None
     request = urllib.request.Request(url, data, {"Accept": "application/json"})
     try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Final
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.json_types import Json
 
 SEE, READ, PRODUCE, RESET, CHANGE, ADMIN, EXPORT = VERBS = (
     "see",
@@ -45,7 +46,7 @@ class Role:
         )
 
     @classmethod
-    def of(cls, name: str, fields: Mapping[str, Any]) -> Role:
+    def of(cls, name: str, fields: Mapping[str, Json]) -> Role:
         """A role of a users file; ApiException for a verb that does not exist."""
         verbs = frozenset(_texts(name, fields, "verbs", VERBS))
         unknown = sorted(verbs - set(VERBS))
@@ -62,7 +63,7 @@ class Role:
         )
 
 
-def _texts(name: str, fields: Mapping[str, Any], key: str, default: Iterable[str]) -> list[str]:
+def _texts(name: str, fields: Mapping[str, Json], key: str, default: Iterable[str]) -> list[str]:
     found = fields.get(key, list(default))
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise ApiException(ErrorCode.INVALID_REQUEST, f"role {name}: {key} must be a list of texts")
