@@ -127,11 +127,11 @@ def plan(session: Session, flags: PlanFlags) -> None:
         for node in sorted(view.nodes, key=lambda node: (places.get(node.id, 0), node.id))
     ]
     session.rows(_TITLES, rows, _WIDTHS)
-    notes = {text for node in order for text in consequences(view, node)}
     if order:
         session.print("\nOne node at a time; `ottla migrate next` names it and waits until it is in sync.")
-    for text in sorted(notes):
-        session.print(f"Note: {text}")
+    for node in order:
+        for text in consequences(view, node):
+            session.print(f"Node {node.id}: {text}")
     for text in reasons:
         session.print(f"Not now: {text}")
 

@@ -107,6 +107,8 @@ class Stepper:
             now = self._now()
             most = max(most, left)
             text = "; ".join(found)
+            if self._timeout_s <= 0:
+                raise TookTooLong(ErrorCode.REQUEST_TIMED_OUT, f"no node may be stopped now: {text}")
             if text != said or now - said_at >= _SAY_EACH_S:
                 self._say(f"waiting {what}: {text} ({self._progress(now - began, most, left)})")
                 said, said_at = text, now

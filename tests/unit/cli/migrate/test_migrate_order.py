@@ -142,5 +142,11 @@ def test_a_step_gives_up_with_the_reason() -> None:
         script.stepper(timeout_s=20).next_node()
 
 
+def test_a_step_that_may_not_wait_says_why_no_node_may_be_stopped() -> None:
+    script = Script(view(node(1), reassigning=2))
+    with pytest.raises(TookTooLong, match="no node may be stopped now: 2 partitions are being reassigned"):
+        script.stepper(timeout_s=0).next_node()
+
+
 def test_nothing_is_left_to_do() -> None:
     assert Script(view(node(1, OTTLA))).stepper().next_node()[1] is None
