@@ -9,17 +9,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from ottla.connect.failures import ConnectError
-from ottla.errors import ApiException
-from ottla.mirror.failures import MirrorError
-from ottla.pipeline.failures import PipelineError
+from ottla.mirror.sentences import failures_as_lines
+from ottla.mirror.switch_cli import drill, failback, failover, verify
 
 if TYPE_CHECKING:
     from ottla.mirror.config import FlowConfig, MirrorConfig
@@ -30,16 +26,6 @@ _STOP_WITH_STDIN: Final = "OTTLA_STOP_WITH_STDIN"
 _INTERVAL_VARIABLE: Final = "OTTLA_PROGRESS_INTERVAL_S"
 _LINE_INTERVAL_S: Final = 10.0
 _LIVE_INTERVAL_S: Final = 0.5
-
-
-@contextmanager
-def failures_as_lines() -> Iterator[None]:
-    """A failure is one line and exit code 1."""
-    try:
-        yield
-    except (MirrorError, ApiException, ConnectError, PipelineError) as error:
-        click.echo(f"ottla mirror: {error}", err=True)
-        sys.exit(1)
 
 
 @click.group()
@@ -192,3 +178,7 @@ def offsets(file: str, clusters: str | None, group: str, as_json: bool) -> None:
         for one in found:
             for line in one.lines():
                 click.echo(line)
+
+
+for _command in (verify, drill, failover, failback):
+    mirror.add_command(_command)

@@ -222,20 +222,21 @@ def _words(text: str) -> list[str]:
 
 def read_config(path: Path) -> MirrorConfig:
     """The configuration in a file; MirrorError with a sentence if it is wrong."""
+    return mirror_config(_read(path))
+
+
+def _read(path: Path) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise MirrorError(f"{path} cannot be read: {reason}") from None
-    return mirror_config(parse(text))
+    return parse(text)
 
 
 def mirror_config(given: Mapping[str, str]) -> MirrorConfig:
     """The configuration of some keys."""
-    try:
-        keys, _ = ConnectorProviders(given).resolve(given)
-    except ConfigInvalid as error:
-        raise MirrorError(str(error)) from None
+    keys = _resolved(given)
     clusters = tuple(dict.fromkeys(_words(keys.get("clusters", ""))))
     if not clusters:
         raise MirrorError("the file names no clusters: it needs a line like `clusters = A, B`")
@@ -256,6 +257,14 @@ def mirror_config(given: Mapping[str, str]) -> MirrorConfig:
         raise MirrorError(f"the file enables no flow: it needs a line like `{first}`")
     _check_cycles(found)
     return MirrorConfig(clusters, tuple(found), tuple(_warnings(keys, clusters)))
+
+
+def _resolved(given: Mapping[str, str]) -> Mapping[str, str]:
+    """The keys with the references to providers replaced."""
+    try:
+        return ConnectorProviders(given).resolve(given)[0]
+    except ConfigInvalid as error:
+        raise MirrorError(str(error)) from None
 
 
 def _check_cycles(flows: Sequence[FlowConfig]) -> None:
@@ -319,19 +328,30 @@ def _check(prefix: str, key: str, value: str) -> None:
 
 def _settings(keys: Mapping[str, str], alias: str, role: str) -> ClusterSettings:
     """How to reach a cluster: keys for all, then the cluster's, then those of its admin and of its role."""
+    servers, options = _connection(keys, alias, role)
+    try:
+        return writer_settings(servers, options)
+    except (KafkaConfigurationError, ValueError) as error:
+        raise MirrorError(f"{alias}: {error}") from None
+
+
+def client_properties(path: Path, alias: str) -> dict[str, str]:
+    """How a consumer reaches a cluster of a file, with Kafka's names."""
+    servers, options = _connection(_resolved(_read(path)), alias, "consumer.")
+    return {**options, "bootstrap.servers": servers}
+
+
+def _connection(keys: Mapping[str, str], alias: str, role: str) -> tuple[str, dict[str, str]]:
     servers = keys.get(f"{alias}.bootstrap.servers", "").strip()
     if not servers:
         raise MirrorError(f"the file has no {alias}.bootstrap.servers")
-    options: dict[str, object] = {}
+    options: dict[str, str] = {}
     for prefix in ("", f"{alias}.", f"{alias}.admin.", f"{alias}.{role}"):
         for key, value in keys.items():
             name = key.removeprefix(prefix)
             if key.startswith(prefix) and name.startswith(_CLIENT_PREFIXES):
                 options[name] = value
-    try:
-        return writer_settings(servers, options)
-    except (KafkaConfigurationError, ValueError) as error:
-        raise MirrorError(f"{alias}: {error}") from None
+    return servers, options
 
 
 def _warnings(keys: Mapping[str, str], clusters: Sequence[str]) -> list[str]:

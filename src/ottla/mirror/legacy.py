@@ -9,9 +9,10 @@ from typing import Final
 import click
 
 from ottla.connect.properties import parse
-from ottla.mirror.cli import failures_as_lines, run_mirror
+from ottla.mirror.cli import run_mirror
 from ottla.mirror.config import mirror_config
 from ottla.mirror.failures import MirrorError
+from ottla.mirror.sentences import failures_as_lines
 
 _ADVICE: Final = (
     "MirrorMaker 1 ended with Kafka 3. This runs the same mirror as a flow source->target; write it as a file for "

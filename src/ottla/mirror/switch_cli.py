@@ -1,0 +1,116 @@
+"""`ottla mirror verify | drill | failover | failback`: whether the copy is whole, and moving to it and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.mirror.sentences import failures_as_lines
+
+if TYPE_CHECKING:
+    from ottla.mirror.config import FlowConfig
+    from ottla.mirror.drill import Drill
+    from ottla.mirror.verify import Verification
+
+_Command = Callable[..., None]
+_file = click.argument("file", metavar="MM2.PROPERTIES")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_clusters = click.option("--clusters", help="Only flows into these clusters: names, with commas between.")
+
+
+def _flows(file: str, clusters: str | None) -> list[FlowConfig]:
+    from ottla.mirror.config import read_config
+
+    targets = None if clusters is None else clusters.replace(",", " ").split()
+    return [flow for flow in read_config(Path(file)).flows_into(targets) if flow.enabled]
+
+
+def _show(found: list[Verification] | list[Drill], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([one.as_dict() for one in found], indent=2))
+        return
+    for one in found:
+        for line in one.lines():
+            click.echo(line)
+
+
+@click.command()
+@_file
+@_clusters
+@click.option("--full", is_flag=True, help="Compare every record.")
+@click.option(
+    "--sample", type=click.IntRange(min=1), metavar="N", help="Compare N records of each partition."
+)
+@_json
+def verify(file: str, clusters: str | None, full: bool, sample: int | None, as_json: bool) -> None:
+    """Compare both sides: topics, settings, access, groups and records.
+
+    Changes nothing. The exit code is 1 if they differ.
+    """
+    from ottla.mirror.verify import verify_flow
+
+    with failures_as_lines():
+        if full and sample:
+            raise click.UsageError("--full compares every record: leave --sample out")
+        found = [verify_flow(flow, full=full, sample=sample or 0) for flow in _flows(file, clusters)]
+        _show(found, as_json=as_json)
+    if any(one.differences for one in found):
+        raise SystemExit(1)
+
+
+@click.command()
+@_file
+@_clusters
+@click.option("--group", "groups", multiple=True, help="Only this group; may be repeated.")
+@_json
+def drill(file: str, clusters: str | None, groups: tuple[str, ...], as_json: bool) -> None:
+    """Rehearse a failover: what each group would repeat or miss now, RPO and RTO.
+
+    Changes nothing. The exit code is 1 if a group would repeat or miss a record.
+    """
+    from ottla.mirror.config import client_properties
+    from ottla.mirror.drill import drill_flow
+
+    with failures_as_lines():
+        found = [
+            drill_flow(flow, client_properties(Path(file), flow.target), groups or None)
+            for flow in _flows(file, clusters)
+        ]
+        _show(found, as_json=as_json)
+    if not all(one.passed for one in found):
+        raise SystemExit(1)
+
+
+@click.command()
+@_file
+@click.argument("source")
+@click.argument("target")
+@click.option("--force", is_flag=True, help="Even if the source does not answer, or is still in use.")
+def failover(file: str, source: str, target: str, force: bool) -> None:
+    """Move clients from SOURCE to TARGET: copy the last records, place the groups, and end the flow."""
+    from ottla.mirror.config import read_config
+    from ottla.mirror.failover import failover as fail_over
+
+    with failures_as_lines():
+        fail_over(read_config(Path(file)).flow(source, target), click.echo, force=force)
+
+
+@click.command()
+@_file
+@click.argument("source")
+@click.argument("target")
+@click.option("--force", is_flag=True, help="Even if the cluster is still in use, or has records of its own.")
+def failback(file: str, source: str, target: str, force: bool) -> None:
+    """Move clients from SOURCE back to TARGET, after a failover from TARGET to SOURCE.
+
+    Only what SOURCE got since is copied. The file is that of the failover, with its flow TARGET->SOURCE.
+    """
+    from ottla.mirror.config import read_config
+    from ottla.mirror.failover import failback as fail_back
+
+    with failures_as_lines():
+        fail_back(read_config(Path(file)).flow(target, source), click.echo, force=force)
