@@ -208,7 +208,7 @@ def _seed(flow: FlowConfig, back: FlowConfig, say: Say, *, force: bool) -> list[
     ledger, turned = Ledger(flow), Ledger(back)
     home, away = Cluster(flow.source_settings), Cluster(flow.target_settings)
     try:
-        # Whoever still runs the first direction is shut out before the second begins.
+        # A mirror that still runs in the first direction is shut out before the second begins.
         shut_out(flow)
         ledger.look()
         topics = mirrored_topics(back, away)
