@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def main() -> None:
     names = _rows(given)
     sheet = Sheet()
     scratch = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=given.directory))
+    failed = False
     try:
         systems: list[System] = [
             Ottla(scratch / "ottla", HELD_SETTINGS),
@@ -36,9 +38,16 @@ def main() -> None:
         _run(bench, [name for name in OWN_ROWS if name in names])
         if on_warm := [name for name in WARM_ROWS if name in names]:
             _run_warm(bench, on_warm)
+    except Exception as error:  # noqa: BLE001 - show what was measured before it
+        traceback.print_exc()
+        failed = True
+        sheet.note(f"This run ended early, after {len(sheet.spans)} rows, and no file was written: {error!r}")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     result = report.document(sheet, given.scale)
+    if failed:
+        print(report.page(result))
+        sys.exit(1)
     if given.add and given.json.exists():
         result = report.joined(json.loads(given.json.read_text()), result)
     given.json.write_text(json.dumps(result, indent=1) + "\n")
