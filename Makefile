@@ -16,7 +16,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-kafka-suite pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-kafka-suite pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -74,6 +74,9 @@ test-kafka-suite: setup $(KAFKA)  ## Apache Kafka's own cluster tests on Ottla, 
 
 pictures: setup  ## every page of the console in both themes and two widths, as build/pictures/index.html
 	$(BIN)/python scripts/pictures.py
+
+test-connect-faults: setup  ## Connect, the long form: 20 workers and databases killed while tables and files grow
+	OTTLA_CONNECT_KILLS=20 $(BIN)/python -m pytest tests/chaos/test_connect_kills.py tests/chaos/test_connect_database_kills.py
 
 sim: setup  ## whole clusters in one process under faults: make sim [SEEDS=500] [SEED=1]
 	$(BIN)/python -m ottla.testing.sim --seed $(or $(SEED),1) --seeds $(or $(SEEDS),200)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 
 import pytest
 
-from integration.connect_rest import STRINGS, Rest, eventually
+from chaos.connect_workers import WorkerProcess
+from integration.connect_rest import STRINGS, eventually
 from ottla import KafkaConsumer
 from ottla.testing.ports import free_ports
 from ottla.testing.running import running_broker
@@ -38,40 +37,9 @@ def keys(bootstrap, port):
     }
 
 
-class WorkerProcess:
-    def __init__(self, bootstrap, folder):
-        (self.port,) = free_ports(1)
-        self.rest = Rest(f"http://127.0.0.1:{self.port}")
-        self._file = folder / f"worker-{self.port}.properties"
-        self._file.write_text(
-            "".join(f"{key}={value}\n" for key, value in keys(bootstrap, self.port).items())
-        )
-        self._log = folder / f"worker-{self.port}.log"
-        self._process = None
-
-    def start(self):
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "ottla", "connect", "run", str(self._file)], stdout=log, stderr=log
-            )
-        return self
-
-    def ready(self):
-        def healthy():
-            try:
-                return self.rest.call("GET", "/health")[0] == 200
-            except OSError:
-                return False
-
-        eventually(healthy, 60)
-        return self
-
-    def signal(self, number):
-        self._process.send_signal(number)
-
-    def kill(self):
-        self._process.kill()
-        self._process.wait()
+def started(broker, folder):
+    (port,) = free_ports(1)
+    return WorkerProcess(folder, port, keys(broker.bootstrap, port)).start().ready()
 
 
 def position(worker):
@@ -94,7 +62,7 @@ def test_each_line_arrives_once_though_workers_are_killed_and_paused(tmp_path):
                 lines += 1
 
     with running_broker() as broker:
-        workers = [WorkerProcess(broker.bootstrap, tmp_path).start().ready() for _ in range(2)]
+        workers = [started(broker, tmp_path) for _ in range(2)]
         writer = threading.Thread(target=write)
         try:
             rest = workers[0].rest

@@ -6,6 +6,7 @@ import contextlib
 import glob
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -22,13 +23,33 @@ PASSWORD = "not-a-real-secret"
 _START_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Server:
     """A server that runs."""
 
     port: int
     folder: Path
+    words: list[str]
     process: subprocess.Popen[bytes]
+
+    def start(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(self.words, cwd=self.folder, stdout=log, stderr=log)
+
+    def crash(self) -> None:
+        """Ends the server at once, without its own shutdown, and starts it again."""
+        postmaster, other = self.folder / "data" / "postmaster.pid", self.folder / "pid"
+
+        def server() -> tuple[Path, int]:
+            found = postmaster if postmaster.exists() else other
+            return found, int(found.read_text().split()[0])
+
+        file, pid = _await(server, self.process)
+        # PostgreSQL's processes end together with SIGQUIT; after SIGKILL its children would hold the data.
+        os.kill(pid, signal.SIGQUIT if file is postmaster else signal.SIGKILL)
+        self.process.wait(60)
+        file.unlink(missing_ok=True)
+        self.start()
 
     def jdbc(self, kind: str, database: str) -> str:
         return f"jdbc:{kind}://127.0.0.1:{self.port}/{database}"
@@ -71,18 +92,18 @@ def _folder(user: str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _running(words: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _running(words: list[str], folder: Path, port: int) -> Iterator[Server]:
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(words, cwd=folder, stdout=log, stderr=log)
+        server = Server(port, folder, words, subprocess.Popen(words, cwd=folder, stdout=log, stderr=log))
     try:
-        yield process
+        yield server
     finally:
-        process.terminate()
+        server.process.terminate()
         try:
-            process.wait(20)
+            server.process.wait(20)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            server.process.kill()
+            server.process.wait()
 
 
 @contextlib.contextmanager
@@ -118,18 +139,18 @@ def running_postgres() -> Iterator[Server]:
         }
         options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
         with _running(
-            [*_as_user("postgres"), str(binaries / "postgres"), "-D", str(data), *options], folder
+            [*_as_user("postgres"), str(binaries / "postgres"), "-D", str(data), *options], folder, port
         ) as one:
             _await(
                 lambda: psycopg2.connect(host="127.0.0.1", port=port, user=USER, dbname="postgres").close(),
-                one,
+                one.process,
             )
             with contextlib.closing(
                 psycopg2.connect(host="127.0.0.1", port=port, user=USER, dbname="postgres")
             ) as admin:
                 admin.autocommit = True
                 admin.cursor().execute("CREATE DATABASE shop")
-            yield Server(port, folder, one)
+            yield one
 
 
 @contextlib.contextmanager
@@ -161,18 +182,18 @@ def running_mariadb() -> Iterator[Server]:
             "--binlog-format=ROW",
             "--binlog-row-image=FULL",
             "--binlog-row-metadata=FULL",
-            "--innodb-flush-log-at-trx-commit=0",
+            "--innodb-flush-log-at-trx-commit=2",
             "--innodb-buffer-pool-size=32M",
             f"--pid-file={folder}/pid",
         ]
-        with _running([*_as_user("mysql"), binary, *settings], folder) as one:
-            _await(lambda: pymysql.connect(host="127.0.0.1", port=port, user="root").close(), one)
+        with _running([*_as_user("mysql"), binary, *settings], folder, port) as one:
+            _await(lambda: pymysql.connect(host="127.0.0.1", port=port, user="root").close(), one.process)
             with contextlib.closing(pymysql.connect(host="127.0.0.1", port=port, user="root")) as admin:
                 cursor = admin.cursor()
                 cursor.execute("CREATE DATABASE shop")
                 cursor.execute(f"CREATE USER {USER} IDENTIFIED BY '{PASSWORD}'")
                 cursor.execute(f"GRANT ALL ON *.* TO {USER}")
-            yield Server(port, folder, one)
+            yield one
 
 
 @contextlib.contextmanager
@@ -186,6 +207,6 @@ def running_redis() -> Iterator[Server]:
     port = free_port()
     with _folder("nobody") as folder:
         words = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
-        with _running(words, folder) as one:
-            _await(lambda: redis.Redis(port=port).ping(), one)
-            yield Server(port, folder, one)
+        with _running(words, folder, port) as one:
+            _await(lambda: redis.Redis(port=port).ping(), one.process)
+            yield one

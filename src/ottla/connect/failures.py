@@ -39,6 +39,10 @@ class Retriable(ConnectError):
     java_class = "org.apache.kafka.connect.errors.RetriableException"
 
 
+class Occupied(Retriable):
+    """Another run of the same connector holds what is needed, and will give it back: tried again soon."""
+
+
 class NotFound(ConnectError):
     """There is no connector, task, plugin or logger of that name."""
 

@@ -143,8 +143,12 @@ class Supervisor:
     def _launch(self, name: str, target: str, version: int) -> None:
         def report(what: str, state: str, trace: str | None) -> None:
             with self._backing.lock:
-                if self._backing.state.versions.get(name, 0) != version or not self.owns(name):
+                state_now = self._backing.state
+                if state_now.versions.get(name, 0) != version or not self.owns(name):
                     return
+                known = state_now.statuses.get(name)
+                if known is not None and known.generation > self.generation():
+                    return  # another worker has it: this one was away, and does not know yet
             status = self._status(state, trace, name)
             if what == "connector":
                 self._herder.put_status(name, status)
@@ -155,7 +159,14 @@ class Supervisor:
         backoff = Backoff(
             values["ottla.restart.backoff.ms"] / 1000, values["ottla.restart.backoff.max.ms"] / 1000
         )
-        runner = ConnectorRunner(name, lambda stop: self._prepare(name, stop), report, target, backoff)
+        runner = ConnectorRunner(
+            name,
+            lambda stop: self._prepare(name, stop),
+            report,
+            target,
+            backoff,
+            contested=self._config.distributed,
+        )
         self._running[name] = _Running(runner, version)
         runner.start()
 

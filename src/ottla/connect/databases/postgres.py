@@ -108,6 +108,9 @@ class Postgres(Dialect):
         if isinstance(error, psycopg2.errors.SerializationFailure | psycopg2.errors.DeadlockDetected):
             return True
         lost = isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError)
+        if type(error) is psycopg2.DatabaseError and getattr(error, "pgcode", None) is None:
+            # What the driver says when a stream ends without a word from the server.
+            lost = True
         return lost and not any(one in str(error) for one in _REFUSED)
 
     def tables(self, connection: Connection, types: Sequence[str]) -> list[TableId]:

@@ -3,6 +3,7 @@
 STARTING ─▶ RUNNING ◀─▶ PAUSED
     │          │
     ├──────────┴─▶ RESTARTING (a failure that passes) ─▶ STARTING, after a pause of 1 to 60 s
+    │                    ▲ also when another worker fenced the run: this one stops at the next assignment, or goes on
     └─▶ FAILED (one that does not pass) ─▶ STARTING, when an operator restarts it
 """
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ottla.connect.config.secrets import Redactor
-from ottla.connect.failures import Retriable
+from ottla.connect.failures import Occupied, Retriable
 from ottla.connect.run.progress import Progress
 from ottla.connect.state import PAUSED
 from ottla.errors import ApiException, ErrorCode
@@ -104,6 +105,8 @@ class ConnectorRunner:
         report: Report,
         target: str,
         backoff: Backoff | None = None,
+        *,
+        contested: bool = False,
     ) -> None:
         self.name = name
         self.progress = Progress()
@@ -111,6 +114,8 @@ class ConnectorRunner:
         self._report = report
         self._backoff = backoff or Backoff()
         self._target = target
+        self._contested = contested
+        """Whether other workers may take the connector over and give it back: then a fence is not the end."""
         self._ended = False
         self._again = False
         self._failures = 0
@@ -208,9 +213,11 @@ class ConnectorRunner:
         trace = redact(f"{sentence}\n\n{''.join(traceback.format_exception(error))}")
         self.progress.last_error = sentence
         what = "tasks" if started else "connector"
-        if passes(error) and not isinstance(error, SinkFenced):
+        if passes(error) or (self._contested and isinstance(error, SinkFenced)):
             self._failures += 1
-            pause_s = self._backoff.pause_s(self._failures)
+            # A run that ended badly elsewhere is in the way for a moment: longer pauses would only lose time.
+            moment = isinstance(error, Occupied | SinkFenced)
+            pause_s = self._backoff.pause_s(1 if moment else self._failures)
             self.progress.next_retry_at_ms = time.time_ns() // 1_000_000 + int(pause_s * 1000)
             _logger.warning("connector %s tries again in %.1f s: %s", self.name, pause_s, sentence)
             self._report(what, "RESTARTING", trace)

@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 from ottla.connect.config.definitions import ConfigDef, kafka_keys
 from ottla.connect.converters.simple import java_string
 from ottla.connect.data.record import SinkRecord
-from ottla.connect.failures import Retriable, TaskFailed
+from ottla.connect.failures import Occupied, Retriable, TaskFailed
 from ottla.connect.spi import Finding, Place, Refuse, SinkConnector, SinkCycle, SinkWriter, Written
 
 _logger = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class _FileWriter(SinkWriter):
         return found
 
     def _acquire(self) -> None:
-        """Retriable while another run holds the lock: it writes, or it was stopped in the middle of a cycle."""
+        """Occupied while another run holds the lock: it writes, or it was stopped in the middle of a cycle."""
         if self._lock is not None:
             return
         lock = self._note.with_name(self._note.name + ".lock").open("ab")
@@ -97,7 +97,7 @@ class _FileWriter(SinkWriter):
             self._lock = lock
             return
         lock.close()
-        raise Retriable(f"another run of the connector is writing to {self._path}")
+        raise Occupied(f"another run of the connector is writing to {self._path}")
 
     def _release(self) -> None:
         if self._lock is not None:

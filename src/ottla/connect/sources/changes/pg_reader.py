@@ -21,7 +21,7 @@ from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.data.schema import ConnectValue
 from ottla.connect.databases.connection import Connection, Cursor
 from ottla.connect.databases.dialect import FETCH_ROWS, TableId
-from ottla.connect.failures import ConnectError, TaskFailed
+from ottla.connect.failures import ConnectError, Retriable, TaskFailed
 from ottla.connect.sources.changes import pgoutput
 from ottla.connect.sources.changes.envelope import (
     DELETE,
@@ -52,6 +52,7 @@ _logger = logging.getLogger(__name__)
 
 _FEEDBACK_S: Final = 1.0
 _LAG_S: Final = 5.0
+_REST_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +202,7 @@ class PostgresReader(ChangeReader[_Event]):
             if message is None:
                 if not self._drained.events or self._begin is None:
                     return
-                # The rest of a transaction is under way.
-                select.select([self._stream], [], [], 1.0)
+                self._await_rest()
                 continue
             self._take(message, stored, passed)
             drained = self._drained
@@ -210,6 +210,14 @@ class PostgresReader(ChangeReader[_Event]):
                 if self._begin is not None:
                     drained.offset = self._offset(drained.events[-1], stored, partial=True)
                 return
+
+    def _await_rest(self) -> None:
+        """The rest of a transaction is under way."""
+        ready, _, _ = select.select([self._stream], [], [], _REST_S)
+        if not ready:
+            raise Retriable(
+                f"the stream of slot {self._server.slot} stopped within a transaction for {_REST_S:.0f} s"
+            )
 
     def _take(
         self, message: ReplicationMessage, stored: Mapping[str, Json], passed: Mapping[str, int]

@@ -13,7 +13,7 @@ from ottla.connect.databases.address import Address
 from ottla.connect.databases.connection import Connection, SqlRow, SqlValue
 from ottla.connect.databases.dialect import TableId
 from ottla.connect.databases.postgres import Postgres
-from ottla.connect.failures import Retriable, TaskFailed
+from ottla.connect.failures import Occupied, TaskFailed
 from ottla.connect.sources.changes.envelope import TableShape, source_schema
 from ottla.connect.sources.changes.keys import Choice
 from ottla.connect.sources.changes.pg_types import PgType, pg_type
@@ -160,7 +160,7 @@ class PgServer:
                 f"SELECT pg_drop_replication_slot('{self.slot}'), reset the connector's offsets, and start it again"
             )
         if pid is not None:
-            raise Retriable(
+            raise Occupied(
                 f"slot {self.slot} is in use by process {pid} of PostgreSQL: only one reader can have it"
             )
         return True
