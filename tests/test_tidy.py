@@ -4,6 +4,7 @@ import ast
 import functools
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import ottla
@@ -52,6 +53,47 @@ BANNED_WORDS = re.compile(
 """Words that STYLE keeps out of prose and names: their sentences have a plainer form."""
 
 
+ANY = re.compile(r"\bAny\b")
+MOST_ANY = {
+    "__init__": 2,
+    "admin": 4,
+    "api": 4,
+    "broker": 4,
+    "cli": 8,
+    "client": 26,
+    "config": 2,
+    "connect": 20,
+    "console": 6,
+    "controller": 4,
+    "coordinator": 10,
+    "credentials": 2,
+    "metadata": 2,
+    "metrics": 2,
+    "net": 4,
+    "pipeline": 2,
+    "registry": 2,
+    "schemas": 2,
+    "streams": 6,
+    "testing": 19,
+    "wire": 5,
+}
+"""The most lines with `Any` in a package. Lower a bound when you can; a new package begins with none."""
+ALIAS_OF_ANY = re.compile(r"^(\w+)(?:: TypeAlias)? = Any$", re.MULTILINE)
+ALIASES_OF_ANY = {
+    "connect: Connection",
+    "connect: ConnectValue",
+    "connect: Cursor",
+    "connect: RedisClient",
+    "connect: Setting",
+    "connect: Split",
+    "connect: SqlValue",
+    "connect: Written",
+    "console: Answer",
+    "schemas: Value",
+    "streams: Unknown",
+}
+
+
 def name(path):
     return str(path.relative_to(ROOT))
 
@@ -61,18 +103,27 @@ def text(path):
     return path.read_text(errors="replace")
 
 
-@functools.cache
-def tree(path):
-    return ast.parse(text(path))
-
-
 def calls(path, *functions):
-    """Line numbers where one of the functions is called by its dotted name."""
-    if not any(function in text(path) for function in functions):
+    """Line numbers where one of the functions is called by its dotted name. Few files are parsed: most name none."""
+    if not re.search(rf"\b(?:{'|'.join(map(re.escape, functions))})\(", text(path)):
         return
-    for node in ast.walk(tree(path)):
+    for node in ast.walk(ast.parse(text(path))):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in functions:
             yield node.lineno
+
+
+def test_any_stays_rare_and_its_aliases_known():
+    """Each package has a bound on its lines with `Any`; a name for `Any` says in one place what cannot be typed."""
+    found = Counter()
+    aliases = set()
+    for path in SOURCES:
+        package = path.relative_to(ROOT / "src" / "ottla").parts[0].removesuffix(".py")
+        if "Any" in text(path):
+            found[package] += sum(bool(ANY.search(line)) for line in text(path).splitlines())
+            aliases |= {f"{package}: {alias}" for alias in ALIAS_OF_ANY.findall(text(path))}
+    assert sum(MOST_ANY.values()) <= 150
+    assert {package: count for package, count in found.items() if count > MOST_ANY.get(package, 0)} == {}
+    assert aliases == ALIASES_OF_ANY
 
 
 def test_files_stay_small_enough_to_read():
@@ -87,7 +138,8 @@ def test_the_folders_of_unit_tests_are_the_packages_of_the_source():
 
 
 def test_every_module_says_what_it_owns():
-    silent = [name(path) for path in SOURCES if not ast.get_docstring(tree(path))]
+    docstring = re.compile(r"""\s*(?:#[^\n]*\n\s*)*r?(?:\"{3}|"(?!"))\s*[^\s"]""")
+    silent = [name(path) for path in SOURCES if not docstring.match(text(path))]
     assert silent == []
 
 
@@ -121,6 +173,7 @@ def test_prose_and_names_are_plain_english():
     found = [
         f"{name(path)}:{number}: {word.group()}"
         for path in TEXTS
+        if BANNED_WORDS.search(text(path))
         for number, line in enumerate(text(path).splitlines(), 1)
         for word in BANNED_WORDS.finditer(re.sub(r"\btest_\w+", "", line))
     ]
@@ -144,13 +197,9 @@ def test_tests_wait_for_events_and_do_not_sleep():
 
 
 def test_every_test_is_in_a_file_that_pytest_collects():
-    holders = [
-        path
-        for path in TESTS
-        for node in tree(path).body
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_")
-    ]
-    assert [name(path) for path in holders if not path.name.startswith("test_")] == []
+    tests = re.compile(r"^(?:async )?def test_", re.MULTILINE)
+    lost = [name(path) for path in TESTS if not path.name.startswith("test_") and tests.search(text(path))]
+    assert lost == []
 
 
 def test_test_files_have_names_of_their_own():

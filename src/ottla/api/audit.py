@@ -6,6 +6,7 @@ Names only: no value, password, salt or token of a request is ever written.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.wire.apis import ApiKey
@@ -21,16 +22,24 @@ from ottla.wire.enums import (
 if TYPE_CHECKING:
     from ottla.api.base import RequestContext
     from ottla.broker.services import Node
+    from ottla.wire.messages import (
+        AlterClientQuotasRequest,
+        AlterConfigsRequest,
+        AlterUserScramCredentialsRequest,
+        CreateAclsRequest,
+        DeleteAclsRequest,
+        IncrementalAlterConfigsRequest,
+    )
 
 
-def _name(enum: Any, code: int) -> str:
+def _name(enum: type[Enum], code: int) -> str:
     try:
         return str(enum(code).name)
     except ValueError:
         return str(code)
 
 
-def _created_acls(request: Any) -> list[str]:
+def _created_acls(request: CreateAclsRequest) -> list[str]:
     return [
         f"{_name(AclPermissionType, each.permission_type)} {_name(AclOperation, each.operation)} "
         f"{each.principal} from {each.host} on {_name(ResourceType, each.resource_type)}:"
@@ -39,7 +48,7 @@ def _created_acls(request: Any) -> list[str]:
     ]
 
 
-def _deleted_acls(request: Any) -> list[str]:
+def _deleted_acls(request: DeleteAclsRequest) -> list[str]:
     return [
         f"{_name(AclPermissionType, each.permission_type)} {_name(AclOperation, each.operation)} "
         f"{each.principal_filter or '*'} from {each.host_filter or '*'} on "
@@ -49,13 +58,13 @@ def _deleted_acls(request: Any) -> list[str]:
     ]
 
 
-def _users(request: Any) -> list[str]:
+def _users(request: AlterUserScramCredentialsRequest) -> list[str]:
     return [f"delete {each.name} {_name(ScramMechanism, each.mechanism)}" for each in request.deletions] + [
         f"set {each.name} {_name(ScramMechanism, each.mechanism)}" for each in request.upsertions
     ]
 
 
-def _configs(request: Any) -> list[str]:
+def _configs(request: AlterConfigsRequest | IncrementalAlterConfigsRequest) -> list[str]:
     return [
         f"{_name(ConfigResourceType, each.resource_type)} {each.resource_name}: "
         + ", ".join(config.name for config in each.configs)
@@ -63,7 +72,7 @@ def _configs(request: Any) -> list[str]:
     ]
 
 
-def _quotas(request: Any) -> list[str]:
+def _quotas(request: AlterClientQuotasRequest) -> list[str]:
     return [
         ", ".join(f"{part.entity_type}={part.entity_name or '<default>'}" for part in each.entity)
         + ": "
@@ -72,7 +81,7 @@ def _quotas(request: Any) -> list[str]:
     ]
 
 
-def _nothing(request: Any) -> list[str]:
+def _nothing(request: object) -> list[str]:
     return []
 
 

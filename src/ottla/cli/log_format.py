@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 FORMATS: Final = ("text", "json")
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -22,7 +22,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         import msgspec
 
-        entry: dict[str, Any] = {
+        entry: dict[str, object] = {
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
@@ -36,9 +36,9 @@ class JsonFormatter(logging.Formatter):
         return msgspec.json.encode(entry).decode()
 
 
-def _found(record: logging.LogRecord) -> dict[str, Any]:
+def _found(record: logging.LogRecord) -> dict[str, object]:
     """What the message is about: fields given with it, or partitions and errors among its arguments."""
-    found: dict[str, Any] = {name: record.__dict__[name] for name in _FIELDS if name in record.__dict__}
+    found: dict[str, object] = {name: record.__dict__[name] for name in _FIELDS if name in record.__dict__}
     for value in record.args if isinstance(record.args, tuple) else ():
         topic, partition = getattr(value, "topic", None), getattr(value, "partition", None)
         if isinstance(topic, str) and isinstance(partition, int):

@@ -7,14 +7,18 @@ so that the store has a lock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.metrics.sinks import Labels
 from ottla.wire.uuid import uuid_to_str
 
 if TYPE_CHECKING:
+    from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+    from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
     from ottla.broker.client_telemetry import Client
     from ottla.clock import Clock
 
@@ -70,7 +74,7 @@ class ClientMetrics:
                 _add_attributes(resource.resource, client)
             self._forward(pushed.SerializeToString())
 
-    def _keep(self, client: Client, pushed: Any) -> None:
+    def _keep(self, client: Client, pushed: MetricsData) -> None:
         own = (
             ("client_id", client.client_id[:_MAX_LABEL]),
             ("client_instance_id", uuid_to_str(client.instance_id)),
@@ -123,7 +127,9 @@ class ClientMetrics:
         return "\n".join([*parts, ""]).encode()
 
 
-def _points(pushed: Any, own: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, str, bool, Labels, float]]:
+def _points(
+    pushed: MetricsData, own: tuple[tuple[str, str], ...]
+) -> Iterator[tuple[str, str, bool, Labels, float]]:
     """Name, type, whether it is an increase, labels and value of each number in a push."""
     for resource in pushed.resource_metrics:
         group = _group(resource.resource.attributes)
@@ -151,26 +157,26 @@ def _name(name: str, *, counter: bool = False) -> str:
     return f"{safe}_total" if counter and not safe.endswith("_total") else safe
 
 
-def _labels(attributes: Any) -> list[tuple[str, str]]:
+def _labels(attributes: Iterable[KeyValue]) -> list[tuple[str, str]]:
     found = {_name(each.key): _value(each.value) for each in attributes}
     return sorted(
         (name, value) for name, value in found.items() if name != "group" and not name.startswith("client_")
     )
 
 
-def _group(attributes: Any) -> tuple[tuple[str, str], ...]:
+def _group(attributes: Iterable[KeyValue]) -> tuple[tuple[str, str], ...]:
     for each in attributes:
         if each.key in _GROUP_ATTRIBUTES:
             return (("group", _value(each.value)),)
     return ()
 
 
-def _value(value: Any) -> str:
+def _value(value: AnyValue) -> str:
     kind = value.WhichOneof("value")
     return "" if kind is None else str(getattr(value, kind))[:_MAX_LABEL]
 
 
-def _add_attributes(resource: Any, client: Client) -> None:
+def _add_attributes(resource: Resource, client: Client) -> None:
     """Name the client in a push that is forwarded: its own data does not."""
     known = {each.key for each in resource.attributes}
     for key, value in client.attributes().items():

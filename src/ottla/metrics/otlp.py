@@ -23,6 +23,14 @@ from ottla.metrics.families import Family, Spelling, shown
 from ottla.metrics.sinks import Counts, Labels, Rows, Sink
 
 if TYPE_CHECKING:
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+        HistogramDataPoint,
+        Metric,
+        NumberDataPoint,
+        SummaryDataPoint,
+    )
+    from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.metrics.collect import Collector
@@ -34,7 +42,6 @@ _PATH: Final = "/v1/metrics"
 _MAX_QUEUED: Final = 100
 _TIMEOUT_S: Final = 10.0
 _WARN_EACH_S: Final = 60.0
-_CUMULATIVE: Final = 2
 _NANOS_PER_MS: Final = 1_000_000
 
 
@@ -71,7 +78,7 @@ class OtlpSender:
         self._thread.join(_TIMEOUT_S)
 
     def send(self, data: bytes) -> None:
-        """Queue encoded metrics; drop them if the collector does not keep up. Any thread may call it."""
+        """Queue encoded metrics; drop them if the collector does not keep up. Every thread may call it."""
         try:
             self._queue.put_nowait(data)
         except Full:
@@ -129,10 +136,14 @@ class OtlpSink(Sink):
     """Collects families into one OTLP message."""
 
     def __init__(self, resource: Mapping[str, str], now_ms: int) -> None:
-        from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+        from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+            AGGREGATION_TEMPORALITY_CUMULATIVE,
+            MetricsData,
+        )
 
         self.spelling = Spelling.KAFKA
-        self._data: Any = MetricsData()
+        self._cumulative = AGGREGATION_TEMPORALITY_CUMULATIVE
+        self._data = MetricsData()
         self._now_ns = now_ms * _NANOS_PER_MS
         metrics = self._data.resource_metrics.add()
         for key, value in resource.items():
@@ -146,7 +157,7 @@ class OtlpSink(Sink):
         encoded: bytes = self._data.SerializeToString()
         return encoded
 
-    def _metric(self, family: Family) -> tuple[Any, str]:
+    def _metric(self, family: Family) -> tuple[Metric, str]:
         name, kind = shown(family, self.spelling)
         metric = self._metrics.add()
         metric.name, metric.description = name, family.help
@@ -156,7 +167,7 @@ class OtlpSink(Sink):
         metric, kind = self._metric(family)
         if kind == "counter":
             metric.sum.is_monotonic = True
-            metric.sum.aggregation_temporality = _CUMULATIVE
+            metric.sum.aggregation_temporality = self._cumulative
             self._points = metric.sum.data_points
         else:
             self._points = metric.gauge.data_points
@@ -183,8 +194,8 @@ class OtlpSink(Sink):
         metric.unit = "s"
         self._histogram(metric, counts, sum_s, scale=1, labels=Labels())
 
-    def _histogram(self, metric: Any, counts: Counts, total: float, *, scale: int, labels: Labels) -> None:
-        metric.histogram.aggregation_temporality = _CUMULATIVE
+    def _histogram(self, metric: Metric, counts: Counts, total: float, *, scale: int, labels: Labels) -> None:
+        metric.histogram.aggregation_temporality = self._cumulative
         point = metric.histogram.data_points.add()
         point.time_unix_nano = self._now_ns
         point.count = sum(counts)
@@ -205,7 +216,9 @@ class OtlpSink(Sink):
                 _attribute(point, name, text)
 
 
-def _attribute(owner: Any, key: str, value: str) -> None:
+def _attribute(
+    owner: Resource | NumberDataPoint | HistogramDataPoint | SummaryDataPoint, key: str, value: str
+) -> None:
     added = owner.attributes.add()
     added.key = key
     added.value.string_value = value

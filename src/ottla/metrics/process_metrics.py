@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla import __version__
 from ottla.metrics import names
@@ -41,7 +41,7 @@ class GarbageCollections:
         if self._note in gc.callbacks:
             gc.callbacks.remove(self._note)
 
-    def _note(self, phase: str, info: dict[str, Any]) -> None:
+    def _note(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
             self._began = time.perf_counter()
             return

@@ -9,7 +9,9 @@ import sys
 import threading
 import time
 from types import FrameType
-from typing import Any, Final
+from typing import Final
+
+from ottla.json_types import JsonObject
 
 EACH_S: Final = 0.01
 MAX_SECONDS: Final = 60
@@ -41,7 +43,7 @@ class Sampler:
             frame = frame.f_back
         return stack[::-1]
 
-    def speedscope(self, name: str) -> dict[str, Any]:
+    def speedscope(self, name: str) -> JsonObject:
         """The samples in the file format of speedscope.app."""
         return {
             "$schema": "https://www.speedscope.app/file-format-schema.json",
@@ -66,7 +68,7 @@ class Sampler:
         }
 
 
-def profile(seconds: float, stop: threading.Event) -> dict[str, Any]:
+def profile(seconds: float, stop: threading.Event) -> JsonObject:
     """Sample for this long, or until `stop` is set. Blocks: call it in a thread."""
     sampler = Sampler()
     own = threading.get_ident()

@@ -230,7 +230,7 @@ class Tool(click.Command):
                 result.append(rest.pop(0))
         return result
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
