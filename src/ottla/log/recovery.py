@@ -1,11 +1,13 @@
 """Opening a partition's directory: recovery of unfinished work, torn tails, indexes, producers and epochs.
 
-After a clean shutdown nothing is scanned. Otherwise recovery checks every batch from the recovery point's segment
-on, truncates the log at the first bad one, and rebuilds indexes and producer state.
+After a clean shutdown only the last batches are checked. Otherwise, or if one of them is damaged, recovery checks
+every batch from the recovery point's segment on, truncates the log at the first bad one, and rebuilds indexes and
+producer state.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
@@ -36,12 +38,14 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.rolling import roll_jitter_ms, segment_settings
 from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
-from ottla.log.segment_recovery import Place, recover_segment
+from ottla.log.segment_recovery import Place, ends_well, recover_segment
 from ottla.log.segment_split import pieces_of, split
 from ottla.log.txn_index import CorruptIndexError
 from ottla.log.types import TopicPartition
 from ottla.records.batch import CorruptBatchError
 from ottla.wire.uuid import ZERO_UUID
+
+_logger = logging.getLogger(__name__)
 
 ANYWHERE = 2**63 - 1
 
@@ -335,6 +339,11 @@ class _Loader:
         producers.remove_strays(segment.base_offset for segment in segments)
         if not len(segments):
             return self._start_empty(segments, producers)
+        if self.clean and not ends_well(segments.active, self.gaps_below):
+            _logger.warning(
+                "%s is damaged, though it was closed cleanly: it is recovered", segments.active.path
+            )
+            self.clean, self.recovery_point = False, segments.active.base_offset
         if self.clean:
             end = segments.active.next_offset()
             if end >= self.log_start and producers.snapshot_offsets:

@@ -15,7 +15,15 @@ from ottla.log.leader_epochs import EpochEntry, LeaderEpochCache, epoch_at
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.segment import MAX_RELATIVE_OFFSET, BatchPosition, Scan, Segment
 from ottla.log.types import NO_EPOCH
-from ottla.records.batch import HEADER_SIZE, MAGIC, BatchHeader, Buffer, CorruptBatchError, check_crc
+from ottla.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    Buffer,
+    CorruptBatchError,
+    check_crc,
+    read_header,
+)
 
 _Batch = tuple[int, BatchHeader, memoryview]
 
@@ -193,6 +201,34 @@ def begins_with_old_format(header: BatchHeader, size: int, pread: Callable[[int,
     # Zeros that a crash left in a batch of magic 2 look like magic 0 too, but not with the old format's checksum.
     message = pread(header.length, 12)
     return int.from_bytes(message[:4], "big") == zlib.crc32(message[4:])
+
+
+def ends_well(segment: Segment, gaps_below: int) -> bool:
+    """Whether the last batches of a segment that was closed cleanly stand in their places and the last one is whole.
+
+    They decide where the log goes on: a flipped bit in an offset would move the end of the log.
+    """
+    expected: int | None = None
+    last: BatchPosition | None = None
+    try:
+        for batch in segment.locate(segment.near(_MAX_OFFSET)):
+            floor = segment.base_offset if expected is None else expected
+            if (
+                not floor
+                <= batch.base_offset
+                <= batch.last_offset
+                <= segment.base_offset + MAX_RELATIVE_OFFSET
+            ):
+                return False
+            if expected is not None and batch.base_offset > expected >= gaps_below:
+                return False
+            expected, last = batch.last_offset + 1, batch
+    except CorruptBatchError:
+        return False
+    if last is None or last.position + last.size != segment.size:
+        return segment.size == 0
+    raw = segment.log.pread(last.size, last.position)
+    return len(raw) == last.size and check_crc(raw, 0, read_header(raw, 0))
 
 
 def _refuse_old_format(segment: Segment) -> None:

@@ -59,7 +59,7 @@ class MemFile:
         node = self._node()
         raw = b"".join(buffers)
         self._fs._check("write", self.path)
-        self._fs._take_space(len(raw))
+        self._fs._take_space(len(raw), self.path)
         node.data += raw
         node.mtime_ms = self._fs.now_ms()
         return len(raw)
@@ -109,6 +109,10 @@ class MemFs:
         self.fault: Callable[[str, str], None] | None = None
         self.space: int | None = None
         """Bytes left on the disk; None means unlimited."""
+        self.directory_space: dict[str, int] = {}
+        """Bytes left in single directories, each a disk of its own."""
+        self.descriptors_left: int | None = None
+        """How many files and connections can still be opened; None means unlimited."""
         self._files: dict[str, _Inode] = {}
         self._dirs: set[str] = {"/"}
         self._synced_files: dict[str, _Inode] = {}
@@ -121,7 +125,19 @@ class MemFs:
         if self.fault is not None:
             self.fault(operation, path)
 
-    def _take_space(self, size: int) -> None:
+    def take_descriptor(self, path: str) -> None:
+        """Open a file or a connection. Raises EMFILE if none is left."""
+        if self.descriptors_left is not None:
+            if self.descriptors_left <= 0:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+            self.descriptors_left -= 1
+
+    def _take_space(self, size: int, path: str) -> None:
+        for directory, left in self.directory_space.items():
+            if path.startswith(directory + "/"):
+                if size > left:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+                self.directory_space[directory] = left - size
         if self.space is not None:
             if size > self.space:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -181,7 +197,12 @@ class MemFs:
 
     # -- the file system ----------------------------------------------------------------------------------
 
+    def files(self) -> list[str]:
+        """The paths of all files."""
+        return sorted(self._files)
+
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> MemFile:
+        self.take_descriptor(path)
         node = self._files.get(path)
         if node is None:
             if not create:
@@ -294,7 +315,7 @@ class MemFs:
         node = self._files.get(path)
         if node is None:
             raise _missing(path)
-        self._take_space(max(0, len(data) - len(node.data)))
+        self._take_space(max(0, len(data) - len(node.data)), path)
         node.data[: len(data)] = data
         node.mtime_ms = self.now_ms()
 

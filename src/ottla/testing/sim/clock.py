@@ -15,15 +15,27 @@ START_MS: Final = 1_700_000_000_000
 class SimClock:
     """Fulfils `ottla.clock.Clock`."""
 
-    __slots__ = ("_loop", "random", "skew_ms")
+    __slots__ = ("_drift", "_drift_since", "_loop", "random", "skew_ms")
 
     def __init__(self, loop: SimLoop, rng: random.Random, skew_ms: int = 0) -> None:
         self._loop = loop
         self.random = rng
         self.skew_ms = skew_ms
+        self._drift = 0.0
+        self._drift_since = 0.0
+
+    def drift(self, rate: float) -> None:
+        """Run too fast by this rate from now on. What it is wrong by already stays, until the skew is set."""
+        now = self._loop.time()
+        self.skew_ms += round((now - self._drift_since) * 1000 * self._drift)
+        self._drift, self._drift_since = rate, now
 
     def now_ms(self) -> int:
-        return START_MS + round(self._loop.time() * 1000) + self.skew_ms
+        now = self._loop.time()
+        wrong_ms = self.skew_ms
+        if self._drift:
+            wrong_ms += round((now - self._drift_since) * 1000 * self._drift)
+        return START_MS + round(now * 1000) + wrong_ms
 
     def monotonic(self) -> float:
         return self._loop.time()

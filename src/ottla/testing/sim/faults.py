@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.testing.sim import machine_faults
 from ottla.testing.sim.clients import Clients
 from ottla.testing.sim.network import Network
 from ottla.testing.sim.node import SimNode
@@ -85,14 +86,18 @@ class Faults:
         self.watch.on_vote = self.watch.on_acknowledge = None
         for node in self.nodes:
             node.cure()
+            node.clock.drift(0.0)
             node.clock.skew_ms = 0
             node.resume()
+            if node.damaged is not None:
+                node.kill()
+                node.repair()
             if not node.alive:
                 node.start()
 
     # -- victims and durations
 
-    def _one(self) -> SimNode:
+    def one(self) -> SimNode:
         return self.random.choice(self.nodes)
 
     def _by_host(self, host: str) -> SimNode:
@@ -100,9 +105,9 @@ class Faults:
 
     def _quorum_leader(self) -> SimNode:
         leaders = [node for node in self.nodes if (raft := node.raft) is not None and raft.is_leader]
-        return self.random.choice(leaders) if leaders else self._one()
+        return self.random.choice(leaders) if leaders else self.one()
 
-    def _leader(self) -> SimNode:
+    def leader(self) -> SimNode:
         """Return a node that leads the quorum or some partitions."""
         leaders = [
             node
@@ -113,10 +118,10 @@ class Faults:
             return self._quorum_leader()
         return self.random.choice(leaders)
 
-    async def _for_a_while(self, longest_s: float) -> None:
+    async def for_a_while(self, longest_s: float) -> None:
         await asyncio.sleep(0.02 + self.random.random() ** 2 * longest_s)
 
-    def _start(self, node: SimNode) -> None:
+    def start(self, node: SimNode) -> None:
         if not node.alive:
             self.note(f"start {node.host}")
             node.start()
@@ -124,47 +129,47 @@ class Faults:
     # -- processes
 
     async def kill(self) -> None:
-        node = self._one()
+        node = self.one()
         if node.alive:
             self.note(f"kill {node.host}")
             node.kill()
-            await self._for_a_while(6)
-            self._start(node)
+            await self.for_a_while(6)
+            self.start(node)
 
     async def kill_all(self) -> None:
         self.note("kill all")
         for node in self.nodes:
             node.kill()
-        await self._for_a_while(2)
+        await self.for_a_while(2)
         for node in self.random.sample(list(self.nodes), len(self.nodes)):
             await asyncio.sleep(self.random.random() ** 3 * 0.5)
-            self._start(node)
+            self.start(node)
 
     async def lose_power(self) -> None:
-        if not self._one_may_forget():
+        if not self.one_may_forget():
             return
-        node = self._leader()
+        node = self.leader()
         self.note(f"power loss of {node.host}")
         node.lose_power()
-        await self._for_a_while(3)
-        self._start(node)
-        await self._caught_up()
+        await self.for_a_while(3)
+        self.start(node)
+        await self.caught_up()
 
-    def _one_may_forget(self) -> bool:
+    def one_may_forget(self) -> bool:
         """Return whether a power loss is safe: only while all nodes serve and are in sync. Data that two machines lose,
         or the only up-to-date one, is gone. A node that serves has read the ISR changes after its last death.
         """
         return all(node.serves for node in self.nodes) and self._in_sync()
 
-    async def _caught_up(self) -> None:
+    async def caught_up(self) -> None:
         """Wait until the node has caught up, so that no second one fails before."""
         for _ in range(50):
-            if self._one_may_forget():
+            if self.one_may_forget():
                 return
             await asyncio.sleep(0.2)
 
     async def stop(self) -> None:
-        node = self._one()
+        node = self.one()
         task = node.stop()
         if task is None:
             return
@@ -172,14 +177,14 @@ class Faults:
         await asyncio.wait([task], timeout=10)
         if task.done() and not task.cancelled() and (error := task.exception()) is not None and not node.sick:
             self.note(f"{node.host} did not stop in order: {error}")
-        await self._for_a_while(3)
-        self._start(node)
+        await self.for_a_while(3)
+        self.start(node)
 
     async def hold(self) -> None:
-        node = self._leader()
+        node = self.leader()
         self.note(f"hold {node.host}")
         node.hold()
-        await self._for_a_while(7)
+        await self.for_a_while(7)
         self.note(f"resume {node.host}")
         node.resume()
 
@@ -201,8 +206,8 @@ class Faults:
         self.watch.on_acknowledge = acknowledges
         await asyncio.wait([died], timeout=3)
         if died.done():
-            await self._for_a_while(4)
-            self._start(died.result())
+            await self.for_a_while(4)
+            self.start(died.result())
         elif self.watch.on_acknowledge is acknowledges:
             self.watch.on_acknowledge = None
 
@@ -230,15 +235,15 @@ class Faults:
         self.note(f"kill {leader.host}, and voters")
         leader.kill()
         await asyncio.wait([voted], timeout=self.random.random() * 3)
-        self._start(leader)
-        await self._for_a_while(3)
-        self._mend()
+        self.start(leader)
+        await self.for_a_while(3)
+        self.mend_links()
         if self.watch.on_vote is votes:
             self.watch.on_vote = None
 
     def _back_soon(self, node: SimNode) -> None:
         with self.network.loop.on_behalf_of(None):
-            self.network.loop.call_later(0.001 + self.random.random() * 0.1, self._start, node)
+            self.network.loop.call_later(0.001 + self.random.random() * 0.1, self.start, node)
 
     def _kill_at_once_or_soon(self, node: SimNode, then: Callable[[], None]) -> None:
         """Kill a node now, before its data is sent, or within some milliseconds."""
@@ -256,12 +261,12 @@ class Faults:
 
     async def kill_writing(self) -> None:
         """Kill a node, or cut its power, between two writes."""
-        node = self._one()
+        node = self.one()
         if not node.alive:
             return
         died: asyncio.Future[SimNode] = self.network.loop.create_future()
         left = self.random.randint(1, 30)
-        power = self._one_may_forget()
+        power = self.one_may_forget()
 
         def fault(operation: str, path: str) -> None:
             nonlocal left
@@ -279,26 +284,26 @@ class Faults:
         if not died.done():
             fs.fault = None
             return
-        await self._for_a_while(3)
-        self._start(node)
+        await self.for_a_while(3)
+        self.start(node)
         if power:
-            await self._caught_up()
+            await self.caught_up()
 
     # -- network
 
     async def isolate(self) -> None:
         """Isolate a node from the other nodes; clients still reach it."""
-        node = self._leader()
+        node = self.leader()
         one_way = self.random.random() < 0.3
         self._isolate(node, both=not one_way)
-        await self._for_a_while(8)
+        await self.for_a_while(8)
         if self.random.random() < 0.3:
             self.note(f"kill {node.host}")
             node.kill()
-            self._mend()
-            await self._for_a_while(1)
-            self._start(node)
-        self._mend()
+            self.mend_links()
+            await self.for_a_while(1)
+            self.start(node)
+        self.mend_links()
 
     def _isolate(self, node: SimNode, *, both: bool) -> None:
         self.note(f"isolate {node.host}{'' if both else ' one way'}")
@@ -310,10 +315,10 @@ class Faults:
         first, second = self.random.sample(list(self.nodes), 2)
         self.note(f"cut {first.host}-{second.host}")
         self.network.cut(first.host, second.host, both=self.random.random() < 0.7)
-        await self._for_a_while(7)
-        self._mend()
+        await self.for_a_while(7)
+        self.mend_links()
 
-    def _mend(self) -> None:
+    def mend_links(self) -> None:
         self.note("mend")
         for first in self.nodes:
             for second in self.nodes:
@@ -324,34 +329,34 @@ class Faults:
         links = [self.network.link(a.host, b.host) for a in self.nodes for b in self.nodes if a is not b]
         for link in links:
             link.spike = self.random.random() * 0.3
-        await self._for_a_while(4)
+        await self.for_a_while(4)
         for link in links:
             link.spike = 0.0
 
     async def break_connections(self) -> None:
         count = self.network.break_connections(self.random.random())
         self.note(f"break {count} connections")
-        await self._for_a_while(1)
+        await self.for_a_while(1)
 
     # -- disks and clocks
 
     async def slow_disk(self) -> None:
-        node = self._one()
+        node = self.one()
         self.note(f"slow disk of {node.host}")
         node.slow_disk = self.random.random() * 2
-        await self._for_a_while(4)
+        await self.for_a_while(4)
         node.slow_disk = 0.0
 
     async def full_disk(self) -> None:
-        node = self._one()
+        node = self.one()
         if node.alive:
             node.sick = True
             node.fs.space = self.random.randint(0, 4000)
             self.note(f"full disk of {node.host}: {node.fs.space} bytes left")
-            await self._until_cured(node)
+            await self.until_cured(node)
 
     async def broken_disk(self) -> None:
-        node = self._one()
+        node = self.one()
         if not node.alive:
             return
         node.sick = True
@@ -364,21 +369,21 @@ class Faults:
 
         self.note(f"broken disk of {node.host}: {', '.join(operations)}")
         node.fs.fault = fault
-        await self._until_cured(node)
+        await self.until_cured(node)
 
-    async def _until_cured(self, node: SimNode) -> None:
+    async def until_cured(self, node: SimNode) -> None:
         """Restart the node with a new disk after a while."""
-        await self._for_a_while(3)
+        await self.for_a_while(3)
         self.note(f"new disk for {node.host}")
         node.kill()
-        await self._for_a_while(1)
-        self._start(node)
+        await self.for_a_while(1)
+        self.start(node)
 
     async def wrong_clock(self) -> None:
-        node = self._one()
+        node = self.one()
         node.clock.skew_ms = self.random.randint(-20_000, 20_000)
         self.note(f"clock of {node.host} is wrong by {node.clock.skew_ms} ms")
-        await self._for_a_while(4)
+        await self.for_a_while(4)
 
     # -- clients
 
@@ -397,7 +402,7 @@ class Faults:
         """Pause a client, start its successor, and resume it."""
         name, wake = self._clients.replace_one(self.random)
         self.note(f"hold {name}, and replace it")
-        await self._for_a_while(6)
+        await self.for_a_while(6)
         self.note(f"resume {name}")
         wake()
 
@@ -405,11 +410,11 @@ class Faults:
 
     async def reassign(self) -> None:
         await self._orders.reassign()
-        await self._for_a_while(2)
+        await self.for_a_while(2)
 
     async def voters(self) -> None:
         await self._orders.change_voters()
-        await self._for_a_while(2)
+        await self.for_a_while(2)
 
     async def replace(self) -> None:
         """Remove a node from the cluster, and add a new one in its place."""
@@ -433,6 +438,14 @@ FAULTS: Final[dict[str, Fault]] = {
     "full-disk": Faults.full_disk,
     "broken-disk": Faults.broken_disk,
     "clock": Faults.wrong_clock,
+    "flip-bit": machine_faults.flip_bit,
+    "stuck-disk": machine_faults.stuck_disk,
+    "full-directory": machine_faults.full_directory,
+    "descriptors": machine_faults.no_descriptors,
+    "clock-jump": machine_faults.clock_jump,
+    "clock-drift": machine_faults.clock_drift,
+    "flap": machine_faults.flap,
+    "hold-long": machine_faults.hold_long,
     "reassign": Faults.reassign,
     "voters": Faults.voters,
     "replace": Faults.replace,
@@ -441,7 +454,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "replace-client": Faults.replace_client,
 }
 
-_FORGETFUL: Final = frozenset({"power", "kill-writing"})
+_FORGETFUL: Final = frozenset({"power", "kill-writing", "flip-bit"})
 _DEADLY: Final = frozenset(
     {
         "kill",
@@ -451,6 +464,10 @@ _DEADLY: Final = frozenset(
         "isolate",
         "full-disk",
         "broken-disk",
+        "full-directory",
+        "descriptors",
+        "flap",
+        "hold-long",
         *_FORGETFUL,
     }
 )

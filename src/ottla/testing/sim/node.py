@@ -56,6 +56,8 @@ class SimNode:
         self.lives = 0
         self.sick = False
         """Whether the disk fails: the node may then stop."""
+        self.damaged: tuple[str, int, int] | None = None
+        """A flipped bit: its path, its position, and the damaged byte."""
         self.directory_id = b""
         self._on_failed = on_failed
         self._format(voters)
@@ -111,6 +113,7 @@ class SimNode:
         """Start a new process on a healthy disk."""
         assert not self.alive
         self.cure()
+        self.sick = self.damaged is not None
         self.lives += 1
         self.process = process = Process(f"{self.host}.{self.lives}", self.host)
         executor = SimExecutor(self.loop, self.random, self._disk_delay)
@@ -138,6 +141,7 @@ class SimNode:
         self.kill()
 
     async def _connect(self, new_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
+        self.fs.take_descriptor(f"{host}:{port}")
         await self.network.connect(new_protocol, host, port)
 
     def _disk_delay(self) -> float:
@@ -168,10 +172,34 @@ class SimNode:
         self.fs = MemFs(self.clock.now_ms)
         self._format(None)
 
+    @property
+    def directories(self) -> list[str]:
+        """The log directories and that of the metadata log."""
+        found = [*self.config.log_dirs, self.config.metadata_log_dir]
+        return sorted(set(found))
+
+    def damage(self, path: str, bit: int) -> None:
+        """Flip a bit of a file while the node is down. Its processes are sick until `repair`."""
+        assert not self.alive
+        self.fs.flip_bit(path, bit)
+        self.damaged = (path, bit, self.fs.read_bytes(path)[bit // 8])
+
+    def repair(self) -> None:
+        """Flip the bit back, unless recovery has removed or replaced it."""
+        assert not self.alive
+        if self.damaged is not None:
+            path, bit, byte = self.damaged
+            self.damaged = None
+            if self.fs.exists(path):
+                data = self.fs.read_bytes(path)
+                if len(data) > bit // 8 and data[bit // 8] == byte:
+                    self.fs.flip_bit(path, bit)
+
     def cure(self) -> None:
         """Repair the disk. Writes that failed stay lost."""
         self.slow_disk = 0.0
-        self.fs.space = self.fs.fault = None
+        self.fs.space = self.fs.fault = self.fs.descriptors_left = None
+        self.fs.directory_space.clear()
         if not self.alive:
             self.sick = False
 

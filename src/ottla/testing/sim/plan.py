@@ -111,6 +111,10 @@ def drawn(
     pause_s = rng.choice((0.3, 0.6, 0.9))
     some_clients = _some_clients(rng)
     dynamic = rng.random() < 0.4
+    if rng.random() < 0.3:
+        settings["log.dirs"] = "/data,/more"
+    if rng.random() < 0.3:
+        settings["metadata.log.dir"] = "/metadata"
     if dynamic and len(layout) == 4:
         layout = (COMBINED,) * 4
     return Plan(

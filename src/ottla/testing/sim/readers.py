@@ -8,7 +8,7 @@ from typing import Final
 from ottla.errors import ErrorCode
 from ottla.ids import BrokerId
 from ottla.log.types import TopicPartition
-from ottla.records.batch import HEADER_SIZE, iter_batches, iter_records
+from ottla.records.batch import HEADER_SIZE, check_crc, iter_batches, iter_records
 from ottla.testing.sim.history import History, Poll
 from ottla.testing.sim.wire_client import NotSent, Unanswered, WireClient
 from ottla.wire import messages
@@ -92,6 +92,10 @@ class Reader:
         data = found.records or b""
         end = position
         for pos, header in iter_batches(data) if len(data) >= HEADER_SIZE else ():
+            if not check_crc(data, pos, header):
+                # A client that checks does not go on; another leader may have an undamaged disk.
+                self.client.forget_leader(tp)
+                break
             while aborted and aborted[0][0] <= header.last_offset:
                 dead.add(aborted.pop(0)[1])
             end = max(end, header.last_offset + 1)
