@@ -38,9 +38,11 @@ def test_a_text_that_is_gone_is_an_error() -> None:
 def copy(tmp_path: Path) -> Copy:
     """A tree with one function and its tests."""
     root = tmp_path / "tree"
-    (root / "src/ottla").mkdir(parents=True)
+    (root / "src/ottla/testing").mkdir(parents=True)
     (root / "tests").mkdir()
-    (root / "src/ottla/__init__.py").write_text("")
+    # pytest loads the installed plugin of this name.
+    for name in ("__init__.py", "testing/__init__.py", "testing/pytest_plugin.py"):
+        (root / "src/ottla" / name).write_text("")
     (root / "src/ottla/sums.py").write_text("def add(a, b):\n    return a + b\n")
     (root / "tests/test_weak.py").write_text(
         "from ottla.sums import add\ndef test_0(): assert add(0, 0) == 0\n"

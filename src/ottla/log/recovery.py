@@ -339,7 +339,7 @@ class _Loader:
         producers.remove_strays(segment.base_offset for segment in segments)
         if not len(segments):
             return self._start_empty(segments, producers)
-        if self.clean and not ends_well(segments.active, self.gaps_below):
+        if self.clean and not ends_well(segments.active):
             _logger.warning(
                 "%s is damaged, though it was closed cleanly: it is recovered", segments.active.path
             )

@@ -203,10 +203,11 @@ def begins_with_old_format(header: BatchHeader, size: int, pread: Callable[[int,
     return int.from_bytes(message[:4], "big") == zlib.crc32(message[4:])
 
 
-def ends_well(segment: Segment, gaps_below: int) -> bool:
-    """Whether the last batches of a segment that was closed cleanly stand in their places and the last one is whole.
+def ends_well(segment: Segment) -> bool:
+    """Whether the last batches of a segment that was closed cleanly can stand where they do, and the last one is whole.
 
-    They decide where the log goes on: a flipped bit in an offset would move the end of the log.
+    They decide where the log goes on: a flipped bit in an offset would move the end of the log. Gaps are no damage:
+    the topic may have been compacted before.
     """
     expected: int | None = None
     last: BatchPosition | None = None
@@ -219,8 +220,6 @@ def ends_well(segment: Segment, gaps_below: int) -> bool:
                 <= batch.last_offset
                 <= segment.base_offset + MAX_RELATIVE_OFFSET
             ):
-                return False
-            if expected is not None and batch.base_offset > expected >= gaps_below:
                 return False
             expected, last = batch.last_offset + 1, batch
     except CorruptBatchError:

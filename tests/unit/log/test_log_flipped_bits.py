@@ -94,12 +94,15 @@ def test_a_damaged_record_of_a_closed_segment_is_never_served_as_a_good_one(rig:
 
 @pytest.mark.parametrize("field", ["offset", "length", "magic", "delta", "value"])
 def test_a_flipped_bit_in_the_last_batch_does_not_move_the_end_of_the_log(rig: Rig, field: str) -> None:
-    """The offset is not under the checksum. Its highest bits moved the end of the log by up to 2^62."""
+    """The offset is not under the checksum. Its highest bits moved the end of the log by up to 2^62.
+
+    A small gap is no damage: the topic may have been compacted before.
+    """
     path = files(rig, ".log")[-1]
     expected = records_of(opened(rig, rig.fs.kill(), clean=True).log)  # type: ignore[attr-defined]
     *_, (position, header) = iter_batches(rig.fs.read_bytes(path))
     begin, size = {
-        "offset": (0, 8),
+        "offset": (0, 4),
         "length": (8, 4),
         "magic": (16, 1),
         "delta": (23, 4),
