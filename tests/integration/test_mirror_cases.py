@@ -207,3 +207,25 @@ def test_plan_status_and_offsets(world, tmp_path):
     refused = run(main, ["mirror", "status", str(tmp_path / "none")])
     assert refused.exit_code == 1
     assert "cannot be read: No such file" in refused.output
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_partition_that_begins_late_gets_the_same_offsets(world, policy):
+    source, target = world
+    make_topic(source, "orders", 2, cleanup_policy=policy)
+    producer = Producer({"bootstrap.servers": source, "linger.ms": 5})
+    for number in range(200):
+        producer.produce("orders", partition=0, key=b"%d" % number, value=b"v%d" % number)
+    assert producer.flush(60) == 0
+    cluster = connect(source)
+    delete_records(cluster, {("orders", 0): 123})
+    cluster.close()
+    given = keys(source, target, offsets="identical")
+    copy_once(given)
+    assert records(source, "orders") == records(target, "A.orders")
+    assert records(target, "A.orders")[0][0][0] == 123, "the filler is deleted"
+    for number in range(50):
+        producer.produce("orders", partition=number % 2, key=b"%d" % number, value=b"w%d" % number)
+    assert producer.flush(60) == 0
+    copy_once(given)
+    assert records(source, "orders") == records(target, "A.orders")

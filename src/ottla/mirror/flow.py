@@ -15,6 +15,7 @@ from ottla.admin.cluster import Cluster
 from ottla.mirror import topics as topic_sync
 from ottla.mirror.config import FlowConfig
 from ottla.mirror.failures import LaneFenced, PartitionStopped
+from ottla.mirror.filling import fill
 from ottla.mirror.groups import Copy
 from ottla.mirror.lanes import Copied, LaneOutcome, Position, Share
 from ottla.mirror.ledger import Ledger, Note
@@ -23,7 +24,7 @@ from ottla.mirror.runners import Runner
 from ottla.mirror.runs import Run, RunMap
 from ottla.mirror.syncs import OffsetSyncs
 from ottla.mirror.tails import TailQuestion, read_tail
-from ottla.mirror.topics import MirroredTopic
+from ottla.mirror.topics import CopyLimits, MirroredTopic
 from ottla.pipeline.fetching import (
     EARLIEST,
     LATEST,
@@ -52,6 +53,8 @@ class PartitionState:
     stopped: str | None = None
     last_pair: tuple[int, int] | None = None
     """The offsets of the last record at both sides."""
+    differs: bool = False
+    """Whether it was said that these are not equal."""
 
     @property
     def lag(self) -> int:
@@ -98,7 +101,7 @@ class Flow:
         self.topics: dict[str, MirroredTopic] = {}
         self.partitions: dict[Place, PartitionState] = {}
         self._lanes: dict[int, Lane] = {}
-        self._limits: dict[str, int] = {}
+        self._limits: dict[str, CopyLimits] = {}
         self._runner = runner
         self._syncs = OffsetSyncs(config)
         self.records = 0
@@ -117,7 +120,7 @@ class Flow:
         """Looks for new topics and partitions at the source; they are dealt to lanes. Vanished topics are let go."""
         found = topic_sync.mirrored_topics(self.config, self.source)
         topic_sync.make_remote_topics(self.config, self.source, self.target, found)
-        self._limits = topic_sync.largest_batches(self.target, found)
+        self._limits = topic_sync.copy_limits(self.target, found)
         self.topics = found
         wanted = {
             Place(topic.name, number): topic for topic in found.values() for number in range(topic.partitions)
@@ -147,8 +150,11 @@ class Flow:
             if number in fenced or lane.identity is None:
                 lane.identity = lane.owner.fence(fenced.get(number, ()))
         self._deal(new)
-        self._read_tails([self.partitions[place] for place in new])
-        self._note_open(new)
+        states = [self.partitions[place] for place in new]
+        if self.config.identical:
+            self._fill(states)
+        self._read_tails(states)
+        self._write_notes(states, still_open=True)
 
     def _count_lanes(self) -> int:
         return max(1, self.config.number("tasks.max"))
@@ -188,6 +194,32 @@ class Flow:
             load[state.lane] += state.lag + 1
             self.partitions[state.place] = state
 
+    def _fill(self, states: list[PartitionState]) -> None:
+        """Partitions that begin after 0 and have no copy yet get the same offsets."""
+        empty = [
+            state
+            for state in states
+            if state.stopped is None
+            and state.position.upstream > 0
+            and state.position.downstream == 0
+            and self._limits[state.place.topic].deletes
+        ]
+        if not empty:
+            return
+        # A driver that dies here leaves a note by which the next one goes on filling.
+        self._write_notes(empty, still_open=True)
+        ends = list_offsets(self.target, {one.remote: LATEST for one in empty}, isolation=READ_UNCOMMITTED)
+        for state in empty:
+            identity = self._lanes[state.lane].identity
+            first, end = state.position.upstream, ends[state.remote]
+            if identity is None or end > first:
+                continue
+            sequence = fill(self.target, identity, state.remote, end, first)
+            state.position = Position(first, first, sequence)
+            with self.lock:
+                self.ledger.runs[state.place] = RunMap([Run(first, first, 0)])
+        self._write_notes(empty, still_open=True)
+
     def _forget_runs(self, place: Place) -> None:
         with self.lock:
             self.ledger.write({}, [(place, run) for run in self.ledger.runs.pop(place, ())])
@@ -218,7 +250,7 @@ class Flow:
                 state.remote,
                 state.position.upstream,
                 state.position.downstream,
-                self._limits[state.place.topic],
+                self._limits[state.place.topic].max_batch_bytes,
                 resume=self.config.values["on.foreign.records"] == "resume",
             )
             try:
@@ -248,10 +280,6 @@ class Flow:
     def _stop(self, state: PartitionState, why: str) -> None:
         state.stopped = why
         _logger.error("%s: %s", self.config.name, why)
-
-    def _note_open(self, places: Mapping[Place, MirroredTopic]) -> None:
-        """Which lane has which partition is noted before the lane writes."""
-        self._write_notes([self.partitions[place] for place in places], still_open=True)
 
     def _write_notes(self, states: list[PartitionState], *, still_open: bool) -> None:
         with self.lock:
@@ -302,7 +330,7 @@ class Flow:
                 lane.identity,
                 positions,
                 {name: self.topics[name].remote for name in names},
-                {name: self._limits[name] for name in names},
+                {name: self._limits[name].max_batch_bytes for name in names},
                 self.config.number("mirror.cycle.ms"),
                 self.config.values["on.foreign.records"] == "resume",
                 None if until is None else {place: until.get(place, 0) for place in positions},
@@ -316,6 +344,7 @@ class Flow:
                 self._learn(part.place, part.runs)
         for part in outcome.parts:
             self._count(self.partitions[part.place], part)
+            self._tell_of_gap(self.partitions[part.place])
         return sum(part.records for part in outcome.parts)
 
     def _count(self, state: PartitionState, part: Copied) -> None:
@@ -330,6 +359,18 @@ class Flow:
             # What was written is known: the note says so, so that a restart goes on from here.
             self._write_notes([state], still_open=False)
             self._stop(state, part.stopped)
+
+    def _tell_of_gap(self, state: PartitionState) -> None:
+        """Says once that a partition's offsets are not equal any more."""
+        pair = state.last_pair
+        if self.config.identical and not state.differs and pair is not None and pair[0] != pair[1]:
+            state.differs = True
+            _logger.warning(
+                "%s: %s-%d has a gap at one side: its offset %d is %d at the target. Groups are translated",
+                self.config.name,
+                *state.place,
+                *pair,
+            )
 
     def _recover(self, outcome: LaneOutcome) -> None:
         """A lane ended in the middle: its writers are shut out, and the target says how far it came."""

@@ -95,6 +95,7 @@ class FlowDriver:
             else:
                 side.start()
                 self._follow(flow)
+                side.last()
             clean = True
         finally:
             side.stop()
@@ -203,11 +204,23 @@ class _Side:
             except ApiException as error:
                 raise MirrorError(f"{self._config.name}: {name}: {error}") from error
 
-    def stop(self) -> None:
-        """Ends, with the groups' last positions."""
+    def last(self) -> None:
+        """Ends, with the last positions of groups."""
+        self._join()
+        if self._config.flag("sync.group.offsets.enabled"):
+            try:
+                self._groups.sync()
+            except ApiException as error:
+                _logger.warning("%s: the last positions of groups: %s", self._config.name, error)
+
+    def _join(self) -> None:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(60.0)
+
+    def stop(self) -> None:
+        """Ends, and closes connections."""
+        self._join()
         self._groups.close()
         self._beats.close()
         self._source.close()

@@ -143,17 +143,26 @@ def sync_configs(
     return changed
 
 
-def largest_batches(target: Cluster, topics: Mapping[str, MirroredTopic]) -> dict[str, int]:
-    """The largest batch that the copy of each topic takes."""
-    found: dict[str, int] = {}
+@dataclass(frozen=True, slots=True)
+class CopyLimits:
+    """What the copy of a topic takes."""
+
+    max_batch_bytes: int
+    deletes: bool
+    """Whether records may be deleted from its beginning."""
+
+
+def copy_limits(target: Cluster, topics: Mapping[str, MirroredTopic]) -> dict[str, CopyLimits]:
+    """The limits of copies, by the source's names of the topics."""
+    found: dict[str, CopyLimits] = {}
     for some in _batches(list(topics.values())):
         now = describe_configs(target, [(_TOPIC, topic.remote) for topic in some])
         for topic in some:
-            limits = {entry.name: entry.value for entry in now[_TOPIC, topic.remote]}
-            limit = limits.get(_MAX_MESSAGE)
-            if limit is None:
+            values = {entry.name: entry.value or "" for entry in now[_TOPIC, topic.remote]}
+            limit = values.get(_MAX_MESSAGE, "")
+            if not limit.isdigit():
                 raise MirrorError(f"{topic.remote} does not tell its {_MAX_MESSAGE}")
-            found[topic.name] = int(limit)
+            found[topic.name] = CopyLimits(int(limit), "delete" in values.get("cleanup.policy", ""))
     return found
 
 
