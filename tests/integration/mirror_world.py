@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO
@@ -31,6 +32,8 @@ from ottla.pipeline.writer import Place
 from ottla.records.batch import iter_records
 from ottla.records.record import Record
 
+BEGAN_MS = time.time_ns() // 1_000_000 - 3_600_000
+"""Times of records: not so old that retention deletes them while a test runs."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -99,7 +102,7 @@ def produce(
             key=None if number % 7 == 3 else b"key-%d" % (number % 50),
             value=None if number % 11 == 5 else b"value %d " % number * 5,
             headers=[("n", b"%d" % number)] if number % 3 == 0 else [],
-            timestamp=1_700_000_000_000 + number,
+            timestamp=BEGAN_MS + number,
         )
         producer.poll(0)
     assert producer.flush(60) == 0

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from ottla.admin.cluster import Cluster
 from ottla.mirror import topics as topic_sync
@@ -35,6 +37,8 @@ from ottla.pipeline.fetching import (
 from ottla.pipeline.writer import Place
 
 _logger = logging.getLogger(__name__)
+
+_RENEW_S: Final = 24 * 3600.0
 
 
 @dataclass(slots=True)
@@ -76,6 +80,7 @@ class Lane:
     number: int
     owner: LaneOwner
     identity: Identity | None = None
+    owned_s: float = field(default_factory=time.monotonic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +139,7 @@ class Flow:
         new = {place: topic for place, topic in wanted.items() if place not in self.partitions}
         if new:
             self._adopt(new)
+        self._drop_runs()
 
     def _adopt(self, new: Mapping[Place, MirroredTopic]) -> None:
         """Takes partitions up: fences the lanes that may still write to them, deals them, reads their tails."""
@@ -187,7 +193,9 @@ class Flow:
                     self.ledger.map_of(place).add(upstream, downstream, 0)
             state = PartitionState(place, remote, 0, Position(upstream, downstream), topic.topic_id)
             state.source_end = last[place]
-            state.stopped = _made_again(place) if made_again else None
+            if note is not None and made_again:
+                # Its note keeps the id of the topic that was copied.
+                state.topic_id, state.stopped = note.topic_id, _made_again(place)
             states.append(state)
         for state in sorted(states, key=lambda one: -one.lag):
             state.lane = min(range(self._count_lanes()), key=lambda number: load[number])
@@ -224,14 +232,16 @@ class Flow:
         with self.lock:
             self.ledger.write({}, [(place, run) for run in self.ledger.runs.pop(place, ())])
 
-    def drop_runs(self, log_starts: Mapping[Place, int]) -> None:
+    def _drop_runs(self) -> None:
         """Forgets the runs below the source's log starts."""
+        starts = list_offsets(
+            self.source, dict.fromkeys(self.partitions, EARLIEST), isolation=READ_UNCOMMITTED
+        )
         with self.lock:
             dropped = [
                 (place, run)
-                for place, start in log_starts.items()
-                if place in self.ledger.runs
-                for run in self.ledger.runs[place].drop_below(start)
+                for place, start in starts.items()
+                for run in self.ledger.map_of(place).drop_below(start)
             ]
             if dropped:
                 self.ledger.write({}, dropped)
@@ -245,13 +255,15 @@ class Flow:
         for state in going:
             if ends[state.remote] == state.position.downstream:
                 continue
+            limits = self._limits[state.place.topic]
             question = TailQuestion(
                 state.place,
                 state.remote,
                 state.position.upstream,
                 state.position.downstream,
-                self._limits[state.place.topic].max_batch_bytes,
-                resume=self.config.values["on.foreign.records"] == "resume",
+                limits.max_batch_bytes,
+                # The cleaner may have removed records at the source since they were copied.
+                resume=self.config.values["on.foreign.records"] == "resume" or limits.compacts,
             )
             try:
                 tail = read_tail(self.source, self.target, question)
@@ -282,9 +294,10 @@ class Flow:
         _logger.error("%s: %s", self.config.name, why)
 
     def _write_notes(self, states: list[PartitionState], *, still_open: bool) -> None:
+        """Notes where partitions are. Nobody writes to one that is stopped."""
         with self.lock:
             self.ledger.write(
-                {state.place: state.note(still_open=still_open) for state in states if state.stopped is None}
+                {state.place: state.note(still_open=still_open and state.stopped is None) for state in states}
             )
 
     # -- cycles
@@ -306,10 +319,22 @@ class Flow:
                 copied += self._take(outcome)
             else:
                 self._recover(outcome)
-        going = [state for state in self.partitions.values() if state.stopped is None]
-        self._write_notes(going, still_open=True)
-        self._syncs.write(going)
+        states = list(self.partitions.values())
+        self._write_notes(states, still_open=True)
+        self._syncs.write(states)
+        self._renew()
         return copied
+
+    def _renew(self) -> None:
+        """Takes each id again once a day: coordinators forget ids after a week, and then fence no old writer."""
+        now_s = time.monotonic()
+        for lane in self._lanes.values():
+            if now_s - lane.owned_s < _RENEW_S:
+                continue
+            lane.identity, lane.owned_s = lane.owner.own(), now_s
+            for state in self.partitions.values():
+                if state.lane == lane.number:
+                    state.position = replace(state.position, sequence=0)
 
     def _shares(self, until: Mapping[Place, int] | None) -> list[Share]:
         found = []
@@ -356,8 +381,6 @@ class Flow:
         self.records += part.records
         self.size += part.size
         if part.stopped is not None:
-            # What was written is known: the note says so, so that a restart goes on from here.
-            self._write_notes([state], still_open=False)
             self._stop(state, part.stopped)
 
     def _tell_of_gap(self, state: PartitionState) -> None:

@@ -22,6 +22,7 @@ from ottla.admin.groups import (
 )
 from ottla.admin.partitions import Partition
 from ottla.connect.formats import Entry
+from ottla.errors import ApiException
 from ottla.mirror.formats import BadRecord, Checkpoint
 from ottla.mirror.internal_topics import InternalTopic
 from ottla.mirror.runs import RunMap
@@ -143,8 +144,13 @@ class GroupSync:
             states = describe_groups(self._target, list(by_group))
             for name, some in by_group.items():
                 state = states.get(name)
-                if not isinstance(state, Group) or not state.members:
+                if isinstance(state, Group) and state.members:
+                    continue
+                try:
                     self._commit(name, some, before)
+                except ApiException as error:
+                    # One group that cannot be moved does not hold the others up.
+                    _logger.warning("%s: group %s: %s", self._config.name, name, error)
         return changed
 
     def _write_checkpoints(self, positions: list[GroupPosition]) -> int:

@@ -96,9 +96,9 @@ class RunMap:
         return _translate(self._downstreams, self._upstreams, self._spans, downstream)
 
     def drop_below(self, log_start: int) -> list[Run]:
-        """Forgets the runs whose records the source has deleted, all but the last; returns them."""
+        """Forgets the runs before the one that a log start lies in or after; returns them."""
         keep = 0
-        while keep < len(self) - 1 and self._upstreams[keep] + self._spans[keep] <= log_start:
+        while keep < len(self) - 1 and self._upstreams[keep + 1] <= log_start:
             keep += 1
         dropped = [self._at(index) for index in range(keep)]
         del self._upstreams[:keep], self._downstreams[:keep], self._spans[:keep]

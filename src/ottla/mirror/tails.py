@@ -15,6 +15,7 @@ from ottla.mirror.copying import Piece, pieces
 from ottla.mirror.failures import PartitionStopped
 from ottla.mirror.runs import Run, RunMap
 from ottla.pipeline.fetching import (
+    EARLIEST,
     LATEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -55,6 +56,7 @@ class TailQuestion:
     downstream: int
     max_batch_bytes: int
     resume: bool = False
+    """Whether records that the source does not have are passed over: others wrote them, or it was compacted since."""
 
 
 def read_tail(source: Cluster, target: Cluster, question: TailQuestion) -> Tail:
@@ -69,9 +71,12 @@ def read_tail(source: Cluster, target: Cluster, question: TailQuestion) -> Tail:
             "afresh"
         )
     if end > question.downstream:
-        upstream = _upstream(source, question)
+        first = list_offsets(source, {question.place: EARLIEST}, isolation=READ_UNCOMMITTED)[question.place]
+        begin = max(first, question.upstream)
+        upstream = _upstream(source, question, begin)
+        tail.upstream = begin
         try:
-            _compare(tail, question, _downstream(target, question, end), upstream)
+            compare(tail, question, _downstream(target, question, end), upstream)
         finally:
             upstream.close()
     tail.downstream = end
@@ -88,29 +93,33 @@ def _downstream(
             yield found.data, at, header
 
 
-def _upstream(source: Cluster, question: TailQuestion) -> Generator[Piece, None, None]:
+def _upstream(source: Cluster, question: TailQuestion, begin: int) -> Generator[Piece, None, None]:
     place = question.place
     end = list_offsets(source, {place: LATEST}, isolation=READ_COMMITTED)[place]
-    wanted = OffsetRange(place.topic, place.partition, question.upstream, end)
+    wanted = OffsetRange(place.topic, place.partition, begin, end)
     limits = FetchLimits(stall_s=_STALL_S)
     for found in fetch_ranges(source, [wanted], isolation=READ_COMMITTED, limits=limits):
         yield from pieces(found, question.max_batch_bytes)
 
 
-def _compare(
+def compare(
     tail: Tail,
     question: TailQuestion,
     downstream: Iterator[tuple[Buffer, int, BatchHeader]],
     upstream: Iterator[Piece],
 ) -> None:
+    """Walks over the tail and the source's next batches together."""
     waiting: deque[tuple[int, Record]] = deque()
     """Records of a source's batch of which the target has a part so far."""
-    after = question.upstream
+    after = tail.upstream
+    # The source has deleted records that were copied but not noted: the tail begins with copies of those.
+    lead_in = tail.upstream > question.upstream
     for data, at, header in downstream:
         if not waiting:
             piece = next(upstream, None)
             if piece is not None:
                 if _same_bytes(piece, data, at, header):
+                    lead_in = False
                     _add(tail, piece, header.base_offset)
                     continue
                 waiting.extend(_records(piece))
@@ -122,11 +131,12 @@ def _compare(
                 waiting.extend(_records(piece))
                 after = piece.next_upstream
             if waiting and _same(waiting[0][1], record, keep_time=not header.timestamp_type):
+                lead_in = False
                 offset, _ = waiting.popleft()
                 tail.runs.add(offset, record.offset, 1)
                 tail.records += 1
                 tail.upstream = waiting[0][0] if waiting else after
-            elif question.resume:
+            elif question.resume or lead_in:
                 tail.foreign += 1
             else:
                 raise _differs(question, record, waiting[0][0] if waiting else tail.upstream)

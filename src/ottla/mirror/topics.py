@@ -150,6 +150,7 @@ class CopyLimits:
     max_batch_bytes: int
     deletes: bool
     """Whether records may be deleted from its beginning."""
+    compacts: bool
 
 
 def copy_limits(target: Cluster, topics: Mapping[str, MirroredTopic]) -> dict[str, CopyLimits]:
@@ -162,7 +163,8 @@ def copy_limits(target: Cluster, topics: Mapping[str, MirroredTopic]) -> dict[st
             limit = values.get(_MAX_MESSAGE, "")
             if not limit.isdigit():
                 raise MirrorError(f"{topic.remote} does not tell its {_MAX_MESSAGE}")
-            found[topic.name] = CopyLimits(int(limit), "delete" in values.get("cleanup.policy", ""))
+            cleanup = values.get("cleanup.policy", "")
+            found[topic.name] = CopyLimits(int(limit), "delete" in cleanup, "compact" in cleanup)
     return found
 
 

@@ -83,7 +83,7 @@ def test_what_is_known_already_changes_nothing():
 
 def test_runs_below_the_log_start_are_dropped_but_for_the_last():
     runs = RunMap([Run(0, 0, 10), Run(12, 10, 5), Run(20, 15, 5)])
-    assert runs.drop_below(17) == [Run(0, 0, 10), Run(12, 10, 5)]
-    assert runs.drop_below(100) == []
+    assert runs.drop_below(18) == [Run(0, 0, 10)], "offsets 18 and 19 are after the second run"
+    assert runs.drop_below(100) == [Run(12, 10, 5)]
     runs.add(25, 20, 1)
     assert runs.take_changed() == [Run(20, 15, 6)]
