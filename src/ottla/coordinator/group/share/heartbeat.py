@@ -180,11 +180,29 @@ class _Update:
 
     def _may_assign(self) -> bool:
         group = self.group
-        if not any(group.target.values()):
-            # No member has partitions that could be taken away again: there is no need to wait for others.
-            return True
         interval_ms = group_setting(self.shares.context, group.group_id, "group.share.assignment.interval.ms")
-        return not interval_ms or self.now_ms >= group.assignment_ms + interval_ms
+        if not interval_ms or not group.assignment_ms:
+            return True
+        elapsed = self.now_ms >= group.assignment_ms + interval_ms
+        if any(group.target.values()):
+            return elapsed
+        # No member has partitions that could be taken away again: there is no need to wait for others. But partitions
+        # that are about to get their share state would need another target, in another epoch.
+        return not self._lacks_state() or (elapsed and self._has_state())
+
+    def _lacks_state(self) -> bool:
+        """Whether partitions of the topics have no share state yet."""
+        topics, initialized = self.shares.context.image.topics.by_name, self.group.initialized
+        return any(
+            not topics[name].partitions.keys() <= initialized.get(topics[name].id, frozenset())
+            for name in self.topics
+            if name in topics
+        )
+
+    def _has_state(self) -> bool:
+        """Whether there are partitions of the topics that can be assigned."""
+        topics = self.shares.context.image.topics.by_name
+        return any(name in topics and self.group.initialized.get(topics[name].id) for name in self.topics)
 
     def reconcile(self, subscription_changed: bool) -> None:
         """Give the member its target at once, since partitions are shared."""

@@ -96,6 +96,21 @@ def test_partitions_are_assigned_once_their_share_state_is_there() -> None:
     assert rig.beat("a", 3).heartbeat_interval_ms == 1000
 
 
+@pytest.mark.parametrize(("interval_ms", "epoch"), [("1000", 3), ("0", 4)])
+def test_a_topic_that_is_created_later_takes_one_epoch_where_assignments_are_batched(
+    interval_ms: str, epoch: int
+) -> None:
+    rig = ShareRig(group_share_assignment_interval_ms=interval_ms)
+    rig.beat("a", 0, ["later"])
+    rig.clock.advance(2)
+    rig.create_topic("later", 2)
+    rig.sync("a")
+    rig.make_state()
+    answer = rig.sync("a")
+    assert len(answer.assignment.topic_partitions[0].partitions) == 2
+    assert (answer.member_epoch, rig.group.epoch) == (epoch, epoch)
+
+
 def test_share_state_that_could_not_be_made_is_asked_for_again() -> None:
     rig = ShareRig()
     rig.beat("a", 0, ["t"])
