@@ -15,6 +15,7 @@ from bench.rows import (
     latency,
     lifecycle,
     many,
+    mirror,
     pipeline,
     requests,
     secure,
@@ -55,6 +56,7 @@ OWN_ROWS: dict[str, Row] = {
     "cluster": cluster.steady,
     "failover": cluster.failover,
     "secure": secure.secure,
+    "mirror": mirror.mirror,
     "micro": inside.micro,
     "limits": inside.limits,
 }
