@@ -13,7 +13,7 @@ from typing import Final
 
 import click
 
-from ottla.cli.console_child import STOP_WITH_STDIN
+from ottla.parent_process import STOP_WITH_STDIN
 
 REPORT_IN_SYNC: Final = "OTTLA_REPORT_IN_SYNC"
 """Set for a node that prints `IN_SYNC` on standard output when all its replicas have caught up after a start."""
@@ -95,7 +95,7 @@ class ChildNode:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=None if self._log is None else files.enter_context(self._log.open("ab")),
-                env={**os.environ, STOP_WITH_STDIN: "1", REPORT_IN_SYNC: "1"},
+                env={**os.environ, **STOP_WITH_STDIN, REPORT_IN_SYNC: "1"},
                 # Ctrl-C in a terminal goes to the whole group; nodes are to stop one after the other.
                 start_new_session=True,
             )

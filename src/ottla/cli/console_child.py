@@ -9,7 +9,8 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Final
 
-STOP_WITH_STDIN: Final = "OTTLA_STOP_WITH_STDIN"
+from ottla.parent_process import STOP_WITH_STDIN
+
 DEFAULT_CONSOLE: Final = "localhost:9021"
 _STOPS_S: Final = 5.0
 
@@ -28,7 +29,7 @@ async def console_beside(bootstrap: str, listen: str | None) -> AsyncIterator[No
     process = await asyncio.create_subprocess_exec(
         *console_command(bootstrap, listen),
         stdin=asyncio.subprocess.PIPE,
-        env={**os.environ, STOP_WITH_STDIN: "1"},
+        env={**os.environ, **STOP_WITH_STDIN},
         start_new_session=True,
     )
     try:

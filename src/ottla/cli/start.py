@@ -18,7 +18,7 @@ import click
 
 from ottla import __version__
 from ottla.cli.child_node import IN_SYNC, REPORT_IN_SYNC
-from ottla.cli.console_child import DEFAULT_CONSOLE, STOP_WITH_STDIN, console_beside
+from ottla.cli.console_child import DEFAULT_CONSOLE, console_beside
 from ottla.cli.file_modes import keep_files_private
 from ottla.cli.log_format import FORMATS, set_up_logging
 from ottla.cli.memory import keep_freed_buffers, return_free_memory
@@ -30,6 +30,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Listener, format_address
 from ottla.config.secrets import is_secret
 from ottla.errors import ApiException
+from ottla.parent_process import on_loop_when_parent_ends
 
 if TYPE_CHECKING:
     from ottla.net.watchdog import LoopWatchdog
@@ -177,9 +178,7 @@ async def _serve(config: BrokerConfig, console: str | None) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    if os.environ.get(STOP_WITH_STDIN):
-        # Nothing is ever said there; that it can be read means that the supervisor is gone.
-        loop.add_reader(sys.stdin.fileno(), stopping.set)
+    on_loop_when_parent_ends(loop, stopping.set)
     with _watched_loop() as watchdog:
         server = Server(config, Environment(watchdog=watchdog))
         loop.add_signal_handler(signal.SIGHUP, server.reload_tls)

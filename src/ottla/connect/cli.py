@@ -8,21 +8,13 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Final
 
 import click
 
 from ottla.connect.failures import ConnectError
 from ottla.errors import ApiException
+from ottla.parent_process import in_thread_when_parent_ends
 from ottla.pipeline.failures import PipelineError
-
-_STOP_WITH_STDIN: Final = "OTTLA_STOP_WITH_STDIN"
-
-
-def _end_with_parent(ended: threading.Event) -> None:
-    """Ends the worker when the process that started it has ended, and with it standard input."""
-    os.read(0, 1)
-    ended.set()
 
 
 @click.group()
@@ -82,8 +74,7 @@ def run(
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    if os.environ.get(_STOP_WITH_STDIN):
-        threading.Thread(target=_end_with_parent, args=(ended,), daemon=True).start()
+    in_thread_when_parent_ends(ended.set)
     click.echo(f"Connect worker ready at http://localhost:{worker.port}", err=True)
     try:
         for path in connector_files:

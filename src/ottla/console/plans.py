@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from ottla.console.security.roles import ADMIN
+
 if TYPE_CHECKING:
     from ottla.console.web import View
 
@@ -52,6 +54,40 @@ class Plan:
             list(self.commands),
         ]
         return hashlib.sha256(json.dumps(seen, default=str).encode()).hexdigest()
+
+
+def removal(
+    view: View,
+    what: str,
+    name: str,
+    delete: Callable[[], Awaitable[object]],
+    *,
+    resource: str,
+    sentence: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    command: str,
+    area: str,
+) -> Plan:
+    """The plan that deletes a thing of a service beside the cluster, and then leads to the page of its area."""
+
+    async def apply() -> str:
+        await delete()
+        return f"The {what} {name} is deleted."
+
+    return Plan(
+        title=f"Delete {name}",
+        verb=ADMIN,
+        resource=resource,
+        apply=apply,
+        sentence=sentence,
+        columns=columns,
+        rows=rows,
+        commands=[command],
+        danger=True,
+        button=f"Delete the {what}",
+        then=view.url(area),
+    )
 
 
 Planner = Callable[["View", Form], Awaitable[Plan]]

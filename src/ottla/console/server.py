@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Final
 
 import uvicorn
 
 from ottla.admin.settings import ClusterSettings
 from ottla.console.app import application
 from ottla.console.settings import ConsoleSettings
+from ottla.parent_process import on_loop_when_parent_ends
 
-STOP_WITH_STDIN: Final = "OTTLA_STOP_WITH_STDIN"
 """Set for a console whose standard input is held open by its parent: its end is the console's."""
 
 
@@ -66,6 +63,5 @@ async def serve(
         loop.call_soon_threadsafe(console.stopping.set)
 
     server = Server(config, on_ready, end_streams)
-    if os.environ.get(STOP_WITH_STDIN):
-        loop.add_reader(sys.stdin.fileno(), server.stop)
+    on_loop_when_parent_ends(loop, server.stop)
     await server.serve([listener])

@@ -30,11 +30,10 @@ from ottla.demo.orders import Shop, write_files
 from ottla.demo.results import Results
 from ottla.demo.screen import Screen, summary, table
 from ottla.demo.topics import CLICKS_PER_WINDOW, ORDERS, ORDERS_PER_ITEM, WORD_COUNTS, make_topics
+from ottla.parent_process import STOP_WITH_STDIN
 from ottla.pipeline.progress import INTERVAL_VARIABLE
 
 _READY: Final = re.compile(r"is ready on (?P<address>\S+) \(data in .*, cluster (?P<cluster>\S+)\)")
-_STOP_WITH_STDIN: Final = {"OTTLA_STOP_WITH_STDIN": "1"}
-"""Makes a node stop when the process that started it ends."""
 _PAINT_S: Final = 0.25
 _PROGRESS_S: Final = "0.5"
 """How often an installer reports its progress, if a terminal shows it."""
@@ -102,7 +101,7 @@ class Director:
             loop.add_signal_handler(number, self._stopping.set)
         plan = self._plan
         words = [sys.executable, "-m", "ottla", "start", "--data", plan.data, "--listen", plan.listen]
-        broker = await Child.start(words, environment=_STOP_WITH_STDIN)
+        broker = await Child.start(words, environment=STOP_WITH_STDIN)
         try:
             async with asyncio.TaskGroup() as parts:
                 tasks = [
@@ -162,7 +161,7 @@ class Director:
         words = [sys.executable, "-m", "ottla", "console", "--bootstrap-server", self._address]
         words += ["--listen", self._plan.console, "--applications", str(self._state_dir)]
         self._console = await Child.start(
-            words, stderr=asyncio.subprocess.STDOUT, environment=_STOP_WITH_STDIN
+            words, stderr=asyncio.subprocess.STDOUT, environment=STOP_WITH_STDIN
         )
         line = (await self._console.line()).strip().removeprefix("ottla: ")
         self._screen.say(line if line.startswith("Look at it") else f"There is no console: {line}")
@@ -225,7 +224,7 @@ class Director:
         shop.create()
         words = [sys.executable, "-m", "ottla", "connect", "run", *write_files(folder, self._address)]
         with (folder / "connect.log").open("wb") as log:
-            self._connect = await Child.start(words, stderr=log, environment=_STOP_WITH_STDIN)
+            self._connect = await Child.start(words, stderr=log, environment=STOP_WITH_STDIN)
         stopping = self._no_more_records
         self._threads.append(asyncio.create_task(self._in_thread("the shop", lambda: shop.run(stopping))))
         self._screen.say(

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,13 +15,13 @@ import click
 
 from ottla.mirror.sentences import failures_as_lines
 from ottla.mirror.switch_cli import drill, failback, failover, verify
+from ottla.parent_process import in_thread_when_parent_ends
 
 if TYPE_CHECKING:
     from ottla.mirror.config import FlowConfig, MirrorConfig
     from ottla.mirror.mirror import MakeRunner, Mirror
     from ottla.mirror.runners import Runner
 
-_STOP_WITH_STDIN: Final = "OTTLA_STOP_WITH_STDIN"
 _INTERVAL_VARIABLE: Final = "OTTLA_PROGRESS_INTERVAL_S"
 _LINE_INTERVAL_S: Final = 10.0
 _LIVE_INTERVAL_S: Final = 0.5
@@ -77,8 +76,7 @@ def run_mirror(config: MirrorConfig, *, targets: list[str] | None, once: bool, m
     ended = work.ended
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    if os.environ.get(_STOP_WITH_STDIN):
-        threading.Thread(target=_end_with_parent, args=(ended,), daemon=True).start()
+    in_thread_when_parent_ends(ended.set)
     names = ", ".join(one.config.name for one in work.drivers if one.config.enabled)
     click.echo(f"mirror {names} starts", err=True)
     work.start()
@@ -86,12 +84,6 @@ def run_mirror(config: MirrorConfig, *, targets: list[str] | None, once: bool, m
     for failure in work.failures:
         click.echo(f"ottla mirror: {failure}", err=True)
     sys.exit(1 if work.failures else 0)
-
-
-def _end_with_parent(ended: threading.Event) -> None:
-    """Ends the mirror when the process that started it has ended, and with it standard input."""
-    os.read(0, 1)
-    ended.set()
 
 
 def _runners(master: str | None) -> MakeRunner:

@@ -10,7 +10,7 @@ import shlex
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypedDict
 
 from ottla.admin.acls import Entry, Pattern, create_acls, delete_acls, describe_acls
 from ottla.admin.errors import raise_for
@@ -55,6 +55,24 @@ class _Waiting:
 
 
 _waiting: Final = _Waiting()
+
+
+class _OfAccess(TypedDict):
+    verb: str
+    resource: str
+    then: str
+
+
+def _of_access(view: View) -> _OfAccess:
+    """What every change of access needs, and where it leads."""
+    return {"verb": ADMIN, "resource": "cluster", "then": view.url("access")}
+
+
+def _mechanism(form: Form) -> ScramMechanism:
+    found = MECHANISMS.get(form.get("mechanism", ""))
+    if found is None:
+        raise BadInput("Choose SCRAM-SHA-256 or SCRAM-SHA-512.")
+    return found
 
 
 def _name(form: Form, key: str, what: str) -> str:
@@ -112,8 +130,7 @@ async def plan_add(view: View, form: Form) -> Plan:
 
     return Plan(
         title="New rule",
-        verb=ADMIN,
-        resource="cluster",
+        **_of_access(view),
         apply=apply,
         sentence=f"{sentence(pattern, entry)}.",
         warnings=["The first rule of a resource ends that everyone may, where the brokers are set so."]
@@ -122,7 +139,6 @@ async def plan_add(view: View, form: Form) -> Plan:
         commands=[_acl_command(view, pattern, entry, "add")],
         refused="This rule is there already." if there else "",
         button="Add the rule",
-        then=view.url("access"),
     )
 
 
@@ -140,15 +156,13 @@ async def plan_remove(view: View, form: Form) -> Plan:
 
     return Plan(
         title="Remove a rule",
-        verb=ADMIN,
-        resource="cluster",
+        **_of_access(view),
         apply=apply,
         sentence=f"This rule goes: {sentence(pattern, entry)}.",
         commands=[_acl_command(view, pattern, entry, "remove")],
         refused="" if there else "This rule is not there any more.",
         danger=True,
         button="Remove the rule",
-        then=view.url("access"),
     )
 
 
@@ -156,9 +170,7 @@ async def plan_remove(view: View, form: Form) -> Plan:
 async def plan_user(view: View, form: Form) -> Plan:
     """Set a user's SCRAM password."""
     user = _name(form, "user", "The user")
-    mechanism = MECHANISMS.get(form.get("mechanism", ""))
-    if mechanism is None:
-        raise BadInput("Choose SCRAM-SHA-256 or SCRAM-SHA-512.")
+    mechanism = _mechanism(form)
     handle = form.get("handle", "")
     credential = _waiting.get(handle) if handle else None
     if credential is None:
@@ -184,8 +196,7 @@ async def plan_user(view: View, form: Form) -> Plan:
 
     return Plan(
         title=f"Password of {user}",
-        verb=ADMIN,
-        resource="cluster",
+        **_of_access(view),
         apply=apply,
         sentence="The cluster gets the salted password; nobody can read it there.",
         columns=("User", "Mechanism", "Iterations"),
@@ -195,7 +206,6 @@ async def plan_user(view: View, form: Form) -> Plan:
             f" {shlex.quote(user)} --add-config '{form['mechanism']}=[password=...]'"
         ],
         button="Set the password",
-        then=view.url("access"),
         carried={"user": user, "mechanism": form["mechanism"], "handle": handle},
     )
 
@@ -204,9 +214,7 @@ async def plan_user(view: View, form: Form) -> Plan:
 async def plan_user_delete(view: View, form: Form) -> Plan:
     """Take a user's SCRAM password away."""
     user = _name(form, "user", "The user")
-    mechanism = MECHANISMS.get(form.get("mechanism", ""))
-    if mechanism is None:
-        raise BadInput("Choose SCRAM-SHA-256 or SCRAM-SHA-512.")
+    mechanism = _mechanism(form)
 
     async def apply() -> str:
         answer = await view.cluster.call(alter_scram_credentials, deleted=[(user, mechanism)])
@@ -216,8 +224,7 @@ async def plan_user_delete(view: View, form: Form) -> Plan:
 
     return Plan(
         title=f"Delete the password of {user}",
-        verb=ADMIN,
-        resource="cluster",
+        **_of_access(view),
         apply=apply,
         sentence="The user cannot sign in with it any more. Open connections stay until they sign in again.",
         columns=("User", "Mechanism"),
@@ -228,7 +235,6 @@ async def plan_user_delete(view: View, form: Form) -> Plan:
         ],
         danger=True,
         button="Delete the password",
-        then=view.url("access"),
     )
 
 
@@ -275,15 +281,13 @@ async def plan_quota(view: View, form: Form) -> Plan:
     action = f"--delete-config {key}" if value is None else f"--add-config {key}={value:g}"
     return Plan(
         title=f"Quota of {words(entity)}",
-        verb=ADMIN,
-        resource="cluster",
+        **_of_access(view),
         apply=apply,
         columns=("Quota", "Now", "Then"),
         rows=[(key, "none" if now is None else f"{now:,.0f}", "none" if value is None else f"{value:,.0f}")],
         commands=[f"ottla configs --bootstrap-server {view.cluster.bootstrap} --alter {flags} {action}"],
         refused="There is no such quota." if value is None and now is None else "",
         button="Remove the quota" if value is None else "Set the quota",
-        then=view.url("access"),
     )
 
 

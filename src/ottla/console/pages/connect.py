@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ottla.console.frame import AREAS, Area
-from ottla.console.plans import Form, Plan, change
+from ottla.console.plans import Form, Plan, change, removal
 from ottla.console.security.roles import ADMIN, CHANGE, SEE
 from ottla.console.services import Answer, ServiceProblem
 from ottla.console.web import BadInput, NotFound, Values, View, page
@@ -203,22 +203,15 @@ async def plan_delete(view: View, form: Form) -> Plan:
     """Delete a connector; its offsets stay."""
     name = form.get("connector", "")
     view.require(ADMIN, f"connector:{name}")
-    settings = await _ask(view, "GET", _one(name, "/config"))
-
-    async def apply() -> str:
-        await _ask(view, "DELETE", _one(name))
-        return f"The connector {name} is deleted."
-
-    return Plan(
-        title=f"Delete {name}",
-        verb=ADMIN,
+    return removal(
+        view,
+        "connector",
+        name,
+        lambda: _ask(view, "DELETE", _one(name)),
         resource=f"connector:{name}",
-        apply=apply,
         sentence="Its tasks end. Its offsets stay: a connector of the same name goes on there.",
         columns=("Setting", "Value"),
-        rows=shown_settings(settings),
-        commands=[f"ottla connectors --connect-url {_worker(view).url} delete {shlex.quote(name)}"],
-        danger=True,
-        button="Delete the connector",
-        then=view.url("connect"),
+        rows=shown_settings(await _ask(view, "GET", _one(name, "/config"))),
+        command=f"ottla connectors --connect-url {_worker(view).url} delete {shlex.quote(name)}",
+        area="connect",
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ottla.console.frame import AREAS, Area
-from ottla.console.plans import Form, Plan, change
+from ottla.console.plans import Form, Plan, change, removal
 from ottla.console.reader.decode import pretty, show
 from ottla.console.security.roles import ADMIN, CHANGE, SEE
 from ottla.console.services import Answer, ServiceProblem
@@ -252,22 +252,15 @@ async def plan_delete(view: View, form: Form) -> Plan:
     """Delete a subject softly: its ids stay readable."""
     subject = form.get("subject", "")
     view.require(ADMIN, f"schema:{subject}")
-    numbers = await _ask(view, "GET", _of(subject, "/versions"))
-
-    async def apply() -> str:
-        await _ask(view, "DELETE", _of(subject))
-        return f"The subject {subject} is deleted."
-
-    return Plan(
-        title=f"Delete {subject}",
-        verb=ADMIN,
+    return removal(
+        view,
+        "subject",
+        subject,
+        lambda: _ask(view, "DELETE", _of(subject)),
         resource=f"schema:{subject}",
-        apply=apply,
         sentence="Records that were written with it stay readable: ids keep their meaning.",
         columns=("Version",),
-        rows=[(each,) for each in numbers],
-        commands=[f"curl -X DELETE {_registry(view).url}{_of(subject)}"],
-        danger=True,
-        button="Delete the subject",
-        then=view.url("schemas"),
+        rows=[(each,) for each in await _ask(view, "GET", _of(subject, "/versions"))],
+        command=f"curl -X DELETE {_registry(view).url}{_of(subject)}",
+        area="schemas",
     )
