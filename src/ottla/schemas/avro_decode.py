@@ -15,6 +15,7 @@ from ottla.registry.compat.avro import compare
 from ottla.schemas.avro_encode import field_default
 from ottla.schemas.avro_values import (
     MAX_EMPTY_ITEMS,
+    TOO_DEEP,
     bad_length,
     block_count,
     logical_functions,
@@ -69,7 +70,12 @@ def compile_decoder(
                 "the reader's schema cannot read the writer's: " + "; ".join(one.message for one in found)
             )
     compiler = _Compiler(classes or {}, rows=rows, texts=texts)
-    decode = compiler.top(writer, reader)
+    try:
+        decode = compiler.top(writer, reader)
+    except TOO_DEEP:
+        raise SchemaError(
+            f"the schema of {writer.name or writer.kind} nests too deep to read values of it"
+        ) from None
 
     if not checked:
         return decode
@@ -309,7 +315,7 @@ class _Compiler:
         inner = pad + "        "
         lines, value = self._value(writer.items, reader.items, inner)
         is_map = writer.kind == "map"
-        least = _least_bytes(writer.items, set()) + (1 if is_map else 0)
+        least = _least_bytes(writer.items, {}) + (1 if is_map else 0)
         head = [
             f"{pad}{out} = {'{}' if is_map else '[]'}",
             f"{pad}while {count} := d[p]:",
@@ -405,8 +411,8 @@ def _branch_for(reader: AvroType, writer: AvroType) -> AvroType:
     return next(one for one in reader.branches if not compare(one, writer))
 
 
-def _least_bytes(one: AvroType, seen: set[int]) -> int:
-    """The fewest bytes that a value of a type can have."""
+def _least_bytes(one: AvroType, known: dict[int, int]) -> int:
+    """The fewest bytes that a value of a type can have. A record counts none of the bytes of itself inside it."""
     match one.kind:
         case "null":
             return 0
@@ -417,8 +423,8 @@ def _least_bytes(one: AvroType, seen: set[int]) -> int:
         case "fixed":
             return one.size
         case "record" | "error":
-            if id(one) in seen:
-                return 0
-            seen = seen | {id(one)}
-            return sum(_least_bytes(field.type, seen) for field in one.fields)
+            if id(one) not in known:
+                known[id(one)] = 0
+                known[id(one)] = sum(_least_bytes(field.type, known) for field in one.fields)
+            return known[id(one)]
     return 1

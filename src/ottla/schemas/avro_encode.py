@@ -14,7 +14,7 @@ from typing import Final, cast
 from ottla.json_types import Json, JsonTypeError, as_list, as_number, as_object, as_text
 from ottla.registry.avro_types import AvroType, Field
 from ottla.schemas import avro_values
-from ottla.schemas.avro_values import SMALL, ZIGZAG, int_bytes, logical_functions, long_bytes
+from ottla.schemas.avro_values import SMALL, TOO_DEEP, ZIGZAG, int_bytes, logical_functions, long_bytes
 from ottla.schemas.errors import SchemaError
 
 _BOOLEANS: Final = {True: b"\1", False: b"\0"}
@@ -35,7 +35,12 @@ def compile_encoder(root: AvroType, *, attributes: bool = False, prefix: bytes =
     Records are mappings, or objects with attributes. Wrong values raise InvalidData with the path of the field.
     """
     compiler = _Compiler(attributes=attributes)
-    encode = compiler.top(root, prefix)
+    try:
+        encode = compiler.top(root, prefix)
+    except TOO_DEEP:
+        raise SchemaError(
+            f"the schema of {root.name or root.kind} nests too deep to write values of it"
+        ) from None
 
     def checked(value: object) -> bytes:
         try:
@@ -58,6 +63,8 @@ class _Compiler:
     def __init__(self, *, attributes: bool) -> None:
         self._attributes = attributes
         self._names: dict[int, str] = {}
+        self._in_place: set[int] = set()
+        """Records that are written in place. One that is used again is a function, or code would grow without bound."""
         self._lines: list[str] = []
         self._count = 0
         self.scope: dict[str, object] = {
@@ -139,8 +146,9 @@ class _Compiler:
                 return lines, [f"{self._function(one)}({var})"]
             case "array" | "map":
                 return self._block(one, var, pad)
-        if id(one) in self._names or self._is_recursive(one):
+        if id(one) in self._names or id(one) in self._in_place or self._is_recursive(one):
             return lines, [f"{self._function(one)}({var})"]
+        self._in_place.add(id(one))
         return self._record(one, var, pad)
 
     def _is_recursive(self, one: AvroType) -> bool:

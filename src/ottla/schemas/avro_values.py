@@ -16,6 +16,8 @@ ToRaw = Callable[[object], object]
 FromRaw = Callable[..., object]
 """From what Avro reads to a program's value."""
 
+TOO_DEEP: Final = (RecursionError, SyntaxError, MemoryError)
+"""What Python raises for generated code that nests deeper than it takes."""
 SMALL: Final = 8192
 MAX_EMPTY_ITEMS: Final = 1_000_000
 """Items without bytes (nulls) that an array of a record may have."""

@@ -19,7 +19,16 @@ from ottla.schemas.avro_values import decimal_digits
 from ottla.schemas.client import Registry
 from ottla.schemas.errors import InvalidData, SchemaError
 from ottla.schemas.serde import AvroOptions, Schema
-from ottla.schemas.spark_columns import Mode, arrow_function, cached, check_mode, read_rows
+from ottla.schemas.spark_columns import (
+    MAX_COLUMN_DEPTH,
+    MAX_COLUMN_TYPES,
+    Mode,
+    arrow_function,
+    cached,
+    check_mode,
+    read_rows,
+    too_many_columns,
+)
 from ottla.schemas.spark_json import from_json_schema, to_json_schema
 from ottla.schemas.spark_proto import from_protobuf, to_protobuf
 from ottla.schemas.values import Decode, Value
@@ -108,6 +117,11 @@ def _whole(registry: Registry, subject: str) -> str:
 
 def spark_type(one: AvroType) -> DataType:
     """Spark's type of an Avro type; SchemaError where there is none."""
+    _check_columns(one)
+    return _spark_type(one)
+
+
+def _spark_type(one: AvroType) -> DataType:
     from pyspark.sql import types
 
     plain: dict[str, DataType] = {
@@ -134,15 +148,14 @@ def spark_type(one: AvroType) -> DataType:
     if one.kind in plain:
         return plain[one.kind]
     if one.kind == "union":
-        return spark_type(_not_null(one))
+        return _spark_type(_not_null(one))
     if one.kind == "array":
         assert one.items is not None
-        return types.ArrayType(spark_type(one.items))
+        return types.ArrayType(_spark_type(one.items))
     if one.kind == "map":
         assert one.items is not None
-        return types.MapType(types.StringType(), spark_type(one.items))
-    _refuse_recursion(one)
-    return types.StructType([types.StructField(field.name, spark_type(field.type)) for field in one.fields])
+        return types.MapType(types.StringType(), _spark_type(one.items))
+    return types.StructType([types.StructField(field.name, _spark_type(field.type)) for field in one.fields])
 
 
 def _not_null(one: AvroType) -> AvroType:
@@ -154,17 +167,24 @@ def _not_null(one: AvroType) -> AvroType:
     return others[0]
 
 
-def _refuse_recursion(one: AvroType) -> None:
-    def reaches(each: AvroType, path: tuple[int, ...]) -> bool:
-        if id(each) in path:
-            return True
-        parts = [field.type for field in each.fields] + list(each.branches)
-        if each.items is not None:
-            parts.append(each.items)
-        return any(reaches(part, (*path, id(each))) for part in parts)
+def _check_columns(root: AvroType) -> None:
+    """Refuse a type that contains itself, and one that grows beyond all bounds when its records are written out."""
+    left = MAX_COLUMN_TYPES
 
-    if reaches(one, ()):
-        raise SchemaError(f"the record {one.name} contains itself, which no type in Spark does")
+    def visit(one: AvroType, above: tuple[int, ...]) -> None:
+        nonlocal left
+        if id(one) in above:
+            raise SchemaError(f"the record {one.name} contains itself, which no type in Spark does")
+        left -= 1
+        if left < 0 or len(above) > MAX_COLUMN_DEPTH:
+            raise too_many_columns()
+        path = (*above, id(one))
+        for part in (*(field.type for field in one.fields), *one.branches):
+            visit(part, path)
+        if one.items is not None:
+            visit(one.items, path)
+
+    visit(root, ())
 
 
 def arrow_type(one: AvroType) -> pa.DataType:
@@ -255,6 +275,7 @@ def read_column(values: pa.Array, registry: Registry, text: str, *, permissive: 
 
 
 def _types(reader: AvroType) -> tuple[pa.DataType, pa.DataType]:
+    _check_columns(reader)
     kind = arrow_type(reader)
     return kind, _spark_unit(kind)
 

@@ -21,6 +21,8 @@ T = TypeVar("T")
 _CACHED: Final[dict[tuple[object, ...], Value]] = {}
 """Decoders of this Python worker: Spark sends a function again with every task."""
 _MAX_CACHED: Final = 10_000
+MAX_COLUMN_TYPES: Final = 10_000
+MAX_COLUMN_DEPTH: Final = 100
 
 
 def cached(key: tuple[object, ...], make: Callable[[], T]) -> T:
@@ -31,6 +33,14 @@ def cached(key: tuple[object, ...], make: Callable[[], T]) -> T:
             _CACHED.clear()
         found = _CACHED[key] = make()
     return found
+
+
+def too_many_columns() -> SchemaError:
+    """The error of a schema that has more types than a column can."""
+    return SchemaError(
+        f"the schema has more than {MAX_COLUMN_TYPES} types or {MAX_COLUMN_DEPTH} levels, with each use of a type"
+        " counted"
+    )
 
 
 def check_mode(mode: str) -> bool:

@@ -23,7 +23,17 @@ from ottla.schemas.proto_messages import (
     repeated,
     to_python,
 )
-from ottla.schemas.spark_columns import Mode, array_of, arrow_function, cached, check_mode, read_rows
+from ottla.schemas.spark_columns import (
+    MAX_COLUMN_DEPTH,
+    MAX_COLUMN_TYPES,
+    Mode,
+    array_of,
+    arrow_function,
+    cached,
+    check_mode,
+    read_rows,
+    too_many_columns,
+)
 from ottla.schemas.values import Decode, Value
 
 if TYPE_CHECKING:
@@ -112,28 +122,43 @@ def _message_class(registry: Registry, number: int, message: str | None) -> type
     return cached(place, lambda: MessageTypes(registry, registry.by_id(number)).named(message))
 
 
-def spark_type(descriptor: Descriptor, above: tuple[str, ...] = ()) -> DataType:
+def spark_type(descriptor: Descriptor) -> DataType:
     """Spark's type of a message."""
+    _check_columns(descriptor, (), [MAX_COLUMN_TYPES])
+    return _spark_type(descriptor)
+
+
+def _check_columns(one: Descriptor, above: tuple[str, ...], left: list[int]) -> None:
+    """Refuse a message that contains itself, and one that grows beyond all bounds when it is written out."""
+    if one.full_name in above:
+        raise SchemaError(f"the message {one.full_name} contains itself, which no type in Spark does")
+    for field in one.fields:
+        left[0] -= 1
+        if left[0] < 0 or len(above) > MAX_COLUMN_DEPTH:
+            raise too_many_columns()
+        kind = field.message_type
+        if kind is not None and kind.full_name != TIMESTAMP and kind.full_name not in WRAPPERS:
+            _check_columns(kind, (*above, one.full_name), left)
+
+
+def _spark_type(descriptor: Descriptor) -> DataType:
     from pyspark.sql import types
 
-    if descriptor.full_name in above:
-        raise SchemaError(f"the message {descriptor.full_name} contains itself, which no type in Spark does")
-    path = (*above, descriptor.full_name)
-    fields = [types.StructField(field.name, _field_type(field, path)) for field in descriptor.fields]
+    fields = [types.StructField(field.name, _field_type(field)) for field in descriptor.fields]
     return types.StructType(fields)
 
 
-def _field_type(field: FieldDescriptor, above: tuple[str, ...]) -> DataType:
+def _field_type(field: FieldDescriptor) -> DataType:
     from pyspark.sql import types
 
     if is_map(field):
         entry = field.message_type.fields_by_name
-        return types.MapType(_plain_type(entry["key"], above), _plain_type(entry["value"], above))
-    found = _plain_type(field, above)
+        return types.MapType(_plain_type(entry["key"]), _plain_type(entry["value"]))
+    found = _plain_type(field)
     return types.ArrayType(found) if repeated(field) else found
 
 
-def _plain_type(field: FieldDescriptor, above: tuple[str, ...]) -> DataType:
+def _plain_type(field: FieldDescriptor) -> DataType:
     """The type of one value, by the numbers of `FieldDescriptorProto.Type`."""
     from pyspark.sql import types
 
@@ -141,11 +166,7 @@ def _plain_type(field: FieldDescriptor, above: tuple[str, ...]) -> DataType:
     if kind is not None:
         if kind.full_name == TIMESTAMP:
             return types.TimestampType()
-        return (
-            _plain_type(kind.fields_by_name["value"], above)
-            if kind.full_name in WRAPPERS
-            else spark_type(kind, above)
-        )
+        return _plain_type(kind.fields_by_name["value"]) if kind.full_name in WRAPPERS else _spark_type(kind)
     numbers: dict[int, DataType] = {
         1: types.DoubleType(),
         2: types.FloatType(),
