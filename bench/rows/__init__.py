@@ -17,6 +17,7 @@ from bench.rows import (
     many,
     mirror,
     pipeline,
+    registry,
     requests,
     secure,
     throughput,
@@ -57,6 +58,7 @@ OWN_ROWS: dict[str, Row] = {
     "failover": cluster.failover,
     "secure": secure.secure,
     "mirror": mirror.mirror,
+    "registry": registry.registry,
     "micro": inside.micro,
     "limits": inside.limits,
 }
