@@ -57,7 +57,7 @@ def write(cluster: Cluster, identity: Identity, place: Place, values: list[bytes
     return offsets[0]
 
 
-def ends(cluster: Cluster, place: Place) -> tuple[int, int]:
+def ends(cluster: Cluster, place: Place) -> tuple[int, ...]:
     return tuple(
         list_offsets(cluster, {place: LATEST}, isolation=one)[place]
         for one in (READ_UNCOMMITTED, READ_COMMITTED)

@@ -26,12 +26,15 @@ from ottla.ids import TopicName
 from ottla.testing.certificates import CertificateAuthority, write_pem
 from ottla.testing.process import BrokerProcess
 from ottla.testing.raw_client import RawClient
+from ottla.wire.classes import WireRequest
 from ottla.wire.messages import (
     ApiVersionsRequest,
+    ApiVersionsResponse,
     CreateTopicsRequest,
     MetadataRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
+    SaslHandshakeResponse,
 )
 from security.secured_node import ADMIN, ALICE, SecuredNode
 
@@ -243,7 +246,7 @@ def test_raw_clients_that_are_denied_close_cleanly(node: SecuredNode) -> None:
 
 @pytest.mark.parametrize("asked", [ApiVersionsRequest(), SaslHandshakeRequest(mechanism="PLAIN")])
 def test_a_request_where_a_sasl_token_belongs_is_answered_and_ends_the_connection(
-    node: SecuredNode, asked: ApiVersionsRequest | SaslHandshakeRequest
+    node: SecuredNode, asked: WireRequest[ApiVersionsResponse | SaslHandshakeResponse]
 ) -> None:
     with node.connect("PASSWORDS", node.context()) as client:
         assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0

@@ -37,6 +37,7 @@ class Lines(SourceReader):
 
     def latest_offsets(self, start: Offsets, limit: ReadLimit) -> Offsets:
         at = start.get(KEY, {"at": 0})["at"]
+        assert isinstance(at, int)
         return {KEY: {"at": min(at + 2, len(self.lines))}}
 
     def splits(self, start: Offsets, end: Offsets, max_splits: int) -> Sequence[Any]:
