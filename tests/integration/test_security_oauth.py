@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import time
@@ -295,3 +296,31 @@ def test_new_keys_of_the_issuer_are_found(cluster: Cluster) -> None:
     # The first login with an unknown key fails and makes the broker ask for the keys.
     producer.produce("letters", b"after the rotation")
     assert producer.flush(60) == 0
+
+
+def test_the_reader_for_spark_logs_in_with_the_keys_of_a_java_client(cluster: Cluster) -> None:
+    from ottla.admin.cluster import Cluster as Brokers
+    from ottla.pipeline.decoding import decode
+    from ottla.pipeline.fetching import OffsetRange, fetch_ranges
+    from ottla.pipeline.reader_options import parse_options
+
+    # The topic is created by the first record.
+    producer = Producer(cluster.librdkafka("alice"))
+    for number in range(100):
+        producer.produce("read-by-spark", b"%d" % number)
+    assert producer.flush(30) == 0
+    lines = cluster.properties("alice").read_text().splitlines()
+    kafka = {f"kafka.{key}": text for key, _, text in (line.partition("=") for line in lines)}
+    given = {**kafka, "kafka.bootstrap.servers": cluster.bootstrap, "subscribe": "read-by-spark"}
+    options = parse_options(given, streaming=False)
+    assert "s3cret" not in repr(options)
+    # A task gets the options pickled.
+    brokers = Brokers(pickle.loads(pickle.dumps(options)).settings)
+    found = [
+        value
+        for part in fetch_ranges(brokers, [OffsetRange("read-by-spark", 0, 0, 100)])
+        for batch in decode(part, ("value",))
+        for value in batch.column(0).to_pylist()
+    ]
+    brokers.close()
+    assert found == [b"%d" % number for number in range(100)]

@@ -30,10 +30,16 @@ JAVA_SECURITY = frozenset(
     }
 )
 """The names of Java's clients for what librdkafka names otherwise."""
+_OAUTH_PREFIX = "sasl.oauthbearer."
 
 _WRITERS_BACKOFF_S = 0.01
 _WRITERS_BACKOFF_MAX_S = 0.5
 """A transaction often waits for the end of the one before it, which takes a few milliseconds."""
+
+
+def is_java_security(name: str) -> bool:
+    """Whether a setting of Java's clients is about TLS or the login and has no name in `COMMON`."""
+    return name in JAVA_SECURITY or name.startswith(_OAUTH_PREFIX)
 
 
 def cluster_settings(settings: Settings) -> ClusterSettings:
@@ -59,7 +65,7 @@ def writer_settings(bootstrap_servers: str, options: Mapping[str, object] | None
     java: dict[str, str] = {}
     for key, value in (options or {}).items():
         name = key.removeprefix("kafka.")
-        if name in JAVA_SECURITY:
+        if is_java_security(name):
             java[name] = str(value)
         else:
             given[ours.get(name, name.replace(".", "_"))] = value
@@ -72,7 +78,7 @@ def writer_settings(bootstrap_servers: str, options: Mapping[str, object] | None
         retry_backoff_s=_WRITERS_BACKOFF_S,
         retry_backoff_max_s=_WRITERS_BACKOFF_MAX_S,
         retriable=RETRIABLE_FOR_WRITERS,
-        security=_with_stores(_security(settings, _login_options(java)), java),
+        security=_with_stores(_security(settings, _login_options(java), _oauth_keys(java)), java),
     )
 
 
@@ -102,6 +108,10 @@ def _login_options(java: Mapping[str, str]) -> dict[str, str]:
         raise KafkaConfigurationError(f"sasl.jaas.config: {error}") from None
 
 
+def _oauth_keys(java: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in java.items() if name.startswith(_OAUTH_PREFIX)}
+
+
 def _with_stores(security: SecuritySettings, java: Mapping[str, str]) -> SecuritySettings:
     """Adds Java's key store and trust store, of whatever type they are."""
     stores = {name: value for name, value in java.items() if name.startswith("ssl.")}
@@ -117,7 +127,9 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _security(settings: Settings, jaas: Mapping[str, str] | None = None) -> SecuritySettings:
+def _security(
+    settings: Settings, jaas: Mapping[str, str] | None = None, oauth: Mapping[str, str] | None = None
+) -> SecuritySettings:
     protocol = str(settings["security_protocol"]).upper()
     if protocol not in SECURITY_PROTOCOLS:
         known = ", ".join(SECURITY_PROTOCOLS)
@@ -134,8 +146,11 @@ def _security(settings: Settings, jaas: Mapping[str, str] | None = None) -> Secu
         protocol.startswith("SASL")
         and mechanism == "OAUTHBEARER"
         and settings["sasl_oauth_token_provider"] is None
+        and not (oauth or jaas)
     ):
-        raise KafkaConfigurationError("OAUTHBEARER needs sasl_oauth_token_provider")
+        raise KafkaConfigurationError(
+            "OAUTHBEARER needs sasl_oauth_token_provider, or sasl.oauthbearer.token.endpoint.url of Java's clients"
+        )
     return SecuritySettings(
         protocol=protocol,
         ca_file=settings["ssl_cafile"],
@@ -148,6 +163,9 @@ def _security(settings: Settings, jaas: Mapping[str, str] | None = None) -> Secu
         mechanism=mechanism,
         user=settings["sasl_plain_username"] or "",
         password=settings["sasl_plain_password"] or "",
+        token=(jaas or {}).get("tokenauth", "").lower() == "true",
+        oauth=tuple((oauth or {}).items()),
+        oauth_jaas=tuple((jaas or {}).items()) if mechanism == "OAUTHBEARER" else (),
         token_provider=_token_provider(settings["sasl_oauth_token_provider"]),
         kerberos=_kerberos(settings, jaas or {})
         if protocol.startswith("SASL") and mechanism == "GSSAPI"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.admin.settings import ClusterSettings
-from ottla.client.cluster_settings import JAVA_SECURITY, writer_settings
+from ottla.client.cluster_settings import is_java_security, writer_settings
 from ottla.client.errors import KafkaConfigurationError
 from ottla.client.settings import COMMON, RENAMED
 from ottla.errors import ApiException
@@ -26,6 +26,8 @@ _logger = logging.getLogger(__name__)
 
 FORMAT: Final = "ottla"
 """The name that Spark's `format` takes."""
+FUSED_PREFIX: Final = "ottla-fused-"
+"""Names of sources that read as `format("ottla")` does, and run a step of a query in the same task."""
 
 _KAFKA: Final = "kafka."
 _SERVERS: Final = "kafka.bootstrap.servers"
@@ -118,6 +120,11 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> ReaderOptio
         min_offsets=_number(given, "minoffsetspertrigger", 1),
         max_trigger_delay_s=_duration_s(given.get("maxtriggerdelay", "15m")),
     )
+
+
+def is_ours(source_name: str) -> bool:
+    """Whether a source of a query is this reader, alone or with a step."""
+    return source_name == FORMAT or source_name.startswith(FUSED_PREFIX)
 
 
 def column_names(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -216,13 +223,17 @@ def _kafka_settings(kafka: Mapping[str, str]) -> tuple[ClusterSettings, int, Fet
     for name, instead in _REFUSED.items():
         if name in kafka:
             raise PipelineError(f"the option kafka.{name} is not supported: {instead}")
-    known = set(RENAMED.values()) | {name.replace("_", ".") for name in COMMON} | JAVA_SECURITY
+    known = set(RENAMED.values()) | {name.replace("_", ".") for name in COMMON}
     connection = {
-        name: value for name, value in kafka.items() if name in known and name != "bootstrap.servers"
+        name: value
+        for name, value in kafka.items()
+        if (name in known or is_java_security(name)) and name != "bootstrap.servers"
     }
     try:
         settings = writer_settings(kafka["bootstrap.servers"], connection | _numbers_of(connection))
         settings.security.tls_context()
+        if settings.security.uses_sasl:
+            settings.security.login()
     except (KafkaConfigurationError, ApiException, ValueError, OSError) as error:
         raise PipelineError(f"the options kafka.*: {error}") from None
     isolation = kafka.get("isolation.level", "read_committed")
