@@ -23,6 +23,8 @@ _logger = logging.getLogger(__name__)
 
 _PARTITIONS_MAX_AGE_S: Final = 1.0
 """How long a stream may take to notice new partitions."""
+_OUTAGE_S: Final = 120.0
+"""How long a cluster that has answered before may be away, as for the sink."""
 _NO_RECORD: Final = -1
 
 JsonOffsets = dict[str, dict[str, int]]
@@ -54,14 +56,17 @@ class OffsetPlanner:
         self._brokers = brokers
         self._places: list[Place] = []
         self._looked_up = float("-inf")
+        self._patience_s: float | None = None
+        """None is that of the settings: a wrong address is reported soon."""
 
     # -- partitions
 
     def places(self) -> list[Place]:
         """The partitions of the subscription, as of a second ago at most."""
         if time.monotonic() - self._looked_up > _PARTITIONS_MAX_AGE_S:
-            self._places = self._brokers.retrying(self._look_up)
+            self._places = self._brokers.retrying(self._look_up, self._patience_s)
             self._looked_up = time.monotonic()
+            self._patience_s = _OUTAGE_S
         return self._places
 
     def _look_up(self) -> list[Place]:
@@ -115,7 +120,9 @@ class OffsetPlanner:
     def _listed(self, wanted: Mapping[Place, int]) -> dict[Place, int]:
         if not wanted:
             return {}
-        return list_offsets(self._brokers, wanted, isolation=self._options.isolation)
+        return list_offsets(
+            self._brokers, wanted, isolation=self._options.isolation, timeout_s=self._patience_s
+        )
 
     def _resolved(self, at: At, option: str) -> dict[Place, int]:
         places = self.places()
