@@ -48,6 +48,10 @@ SCHEMA: Final = pa.schema(
 
 ALL_COLUMNS: Final = tuple(SCHEMA.names)
 
+TIME: Final = "time"
+"""A column for readers in Python: the timestamp in milliseconds, as it is on the wire."""
+_TYPES: Final = SCHEMA.append(pa.field(TIME, pa.int64()))
+
 _CHUNK_BYTES: Final = 8 << 20
 """Unpacked batches are decoded together up to about this size; a larger batch comes alone."""
 _LARGEST_MS: Final = (2**63 - 1) // 1000
@@ -115,7 +119,7 @@ def _decode_chunk(
         rows = _Rows(fetched, data, headers, counts, fields)
         return pa.RecordBatch.from_arrays(
             [rows.column(name) for name in columns],
-            schema=pa.schema([SCHEMA.field(name) for name in columns]),
+            schema=pa.schema([_TYPES.field(name) for name in columns]),
         )
     except InvalidRecordError as error:
         first, last = headers[0].base_offset, headers[-1].last_offset
@@ -170,7 +174,10 @@ class _Rows:
             case "offset":
                 return pa.array(self._only(self._offsets))
             case "timestamp":
-                return self._timestamps()
+                micros = np.clip(self._times(), -_LARGEST_MS, _LARGEST_MS) * 1000
+                return pa.array(micros).view(SCHEMA.field("timestamp").type)
+            case "time":
+                return pa.array(self._times())
             case "timestampType":
                 return pa.array(self._only(self._per_batch(self._append_time()).astype(np.int32)))
             case "headers":
@@ -186,14 +193,14 @@ class _Rows:
     def _append_time(self) -> list[int]:
         return [1 if header.attributes & LOG_APPEND_TIME_FLAG else 0 for header in self._headers]
 
-    def _timestamps(self) -> pa.Array:
+    def _times(self) -> Ints:
+        """The times in milliseconds."""
         base = self._per_batch([header.base_timestamp for header in self._headers])
         times = base + self._fields.timestamp_deltas
         if any(self._append_time()):
             at_append = self._per_batch(self._append_time()) == 1
             times[at_append] = self._per_batch([header.max_timestamp for header in self._headers])[at_append]
-        micros = np.clip(self._only(times), -_LARGEST_MS, _LARGEST_MS) * 1000
-        return pa.array(micros).view(SCHEMA.field("timestamp").type)
+        return times if self._wanted is None else times[self._wanted]
 
     def _bytes(self, at: Ints, size: Ints) -> pa.Array:
         if self._wanted is not None:

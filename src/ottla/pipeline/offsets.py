@@ -27,7 +27,7 @@ from ottla.errors import ApiException
 from ottla.ids import GroupId, TopicName
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.jvm import JavaObject, java_query, java_session, jvm_of
-from ottla.pipeline.reader_options import FORMAT
+from ottla.pipeline.reader_options import is_ours
 from ottla.wire.enums import CoordinatorType
 from ottla.wire.messages import OffsetCommitRequest
 
@@ -111,7 +111,7 @@ def _distance(start: SourceOffsets | None, end: SourceOffsets | None, before: in
 
 def _reads_with_ottla(execution: JavaObject) -> bool:
     """Whether one of the query's sources is `format("ottla")`: Spark does not name Python sources elsewhere."""
-    return any(str(leaf.sourceName()) == FORMAT for leaf in _relations(execution))
+    return any(is_ours(str(leaf.sourceName())) for leaf in _relations(execution))
 
 
 def _relations(execution: JavaObject) -> Iterator[JavaObject]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -60,6 +60,9 @@ _TYPES: Final[Mapping[str, DataType]] = {
     "timestampType": IntegerType(),
     "headers": _HEADERS,
 }
+
+Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A step in Python that takes the batches of a task; it can be pickled."""
 
 
 def register_reader(spark: SparkSession) -> None:
@@ -136,26 +139,28 @@ class TopicReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a range, as Arrow batches."""
         assert isinstance(partition, RangePartition)
+        task_begins()
         return read_range(self._options, partition.wanted)
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows topics from batch to batch."""
+    """Follows topics from batch to batch. With a step, tasks give Spark what the step makes of the records."""
 
-    def __init__(self, options: ReaderOptions) -> None:
+    def __init__(self, options: ReaderOptions, step: Step | None = None) -> None:
         self._options = options
+        self._step = step
         self._planner: OffsetPlanner | None = None
         self._brokers: Cluster | None = None
         self._target: dict[Place, int] | None = None
         self._newest: dict[Place, int] = {}
         self._last_batch_s = time.monotonic()
 
-    def __getstate__(self) -> ReaderOptions:
-        """Tasks get the options only: connections stay here."""
-        return self._options
+    def __getstate__(self) -> tuple[ReaderOptions, Step | None]:
+        """Tasks get the options and the step: connections stay here."""
+        return self._options, self._step
 
-    def __setstate__(self, options: ReaderOptions) -> None:
-        self.__init__(options)  # type: ignore[misc]
+    def __setstate__(self, state: tuple[ReaderOptions, Step | None]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
 
     def _offsets(self) -> OffsetPlanner:
         if self._planner is None:
@@ -214,9 +219,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a range, as Arrow batches."""
+        """The records of a range, as Arrow batches, or what the step makes of them."""
         assert isinstance(partition, RangePartition)
-        return read_range(self._options, partition.wanted)
+        task_begins()
+        records = read_range(self._options, partition.wanted)
+        return records if self._step is None else self._step(records)
 
     def stop(self) -> None:
         """Closes the driver's connections."""
@@ -227,7 +234,6 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def read_range(options: ReaderOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of a range; offsets that are gone are an error, or skipped if the options say so."""
-    task_begins()
     done = wanted.start
     while done < wanted.end:
         brokers = brokers_for(options.settings)

@@ -57,6 +57,13 @@ def streams() -> None:
 )
 @click.option("--real-time", is_flag=True, help="Milliseconds of latency, for expressions without state.")
 @click.option("--low-latency", is_flag=True, help="Faster small batches, at the cost of long runs' speed.")
+@click.option(
+    "--reader",
+    type=click.Choice(["ottla", "spark"]),
+    default="ottla",
+    show_default=True,
+    help="What reads topics: Ottla's reader, within the first stage, or Spark's Kafka source.",
+)
 @click.option("--http-port", type=click.IntRange(0, 65535), help="Serve stores, status and metrics here.")
 @click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
 def run(
@@ -73,6 +80,7 @@ def run(
     batch_records: int | None,
     real_time: bool,
     low_latency: bool,
+    reader: str,
     http_port: int | None,
     conf: tuple[str, ...],
 ) -> None:
@@ -92,6 +100,7 @@ def run(
         max_offsets_per_batch=batch_records or MAX_OFFSETS_PER_BATCH,
         real_time=real_time,
         low_latency=low_latency,
+        fused_reader=reader == "ottla",
         spark=dict(_pair(one) for one in conf),
     )
     try:

@@ -22,6 +22,7 @@ from ottla.streams.planner.plan import Plan, Strategy
 from ottla.streams.planner.query import build, build_for_sink, needs_headers, output_mode, plan_for_spark
 from ottla.streams.planner.rows import Tasks
 from ottla.streams.planner.strategies import choose_strategy
+from ottla.streams.reading import TopicRecords
 from ottla.streams.settings import StreamsSettings
 from ottla.streams.status import Status, read_status, status_of, write_status
 
@@ -37,8 +38,6 @@ _logger = logging.getLogger(__name__)
 MOST_STARTS: Final = 5
 _SLOW_WORKER: Final = "Python worker failed to connect back"
 """Spark waits ten seconds for a Python worker to start, and no setting changes that; a busy machine takes longer."""
-
-MAX_POLL_RECORDS: Final = 20_000
 
 
 class _RealTimeWriter(Protocol):
@@ -115,32 +114,20 @@ class StreamsApp:
         self._spark = spark
         self._ui = spark.sparkContext.uiWebUrl
         tasks = self._tasks(plan, partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
-        reader = (
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", self.settings.bootstrap_servers)
-            .option("subscribe", ",".join(self.topology.source_topics()))
-            .option("startingOffsets", "earliest")
-            .option("includeHeaders", str(needs_headers(plan)).lower())
-            .option("kafka.isolation.level", "read_committed")
-            # Spark seeks before each poll, and fetches again what it had fetched beyond the poll.
-            .option("kafka.max.poll.records", str(MAX_POLL_RECORDS))
+        records = TopicRecords(
+            spark,
+            self.application_id,
+            tuple(self.topology.source_topics()),
+            self.settings,
+            needs_headers(plan),
         )
-        if not self.settings.real_time:
-            # A batch in real time has no size: it lasts until its time is over.
-            reader = reader.option("maxOffsetsPerTrigger", str(self.settings.max_offsets_per_batch))
-            # Spark asks for the log's end behind a fetch that it has sent ahead: at the end of the log, that fetch
-            # would hold the answer up for Kafka's 500 ms. Spark only reads offsets that exist, so nothing polls faster.
-            reader = reader.option("kafka.fetch.max.wait.ms", "0")
-        for key, value in self.settings.client.items():
-            reader = reader.option(f"kafka.{key}", value)
         if self.settings.real_time and (plan.strategy is not Strategy.NATIVE or available_now):
             raise StreamsError(
                 "real-time mode is for topologies of expressions without state, from one topic to one other, "
                 "and has no end by itself"
             )
-        records = reader.load()
         if self.settings.real_time:
-            self.query = self._start_real_time(build(records, plan, tasks))
+            self.query = self._start_real_time(build(records.frame(), plan, tasks))
             return self
         frame, finish = build_for_sink(records, plan, tasks)
         sink = KafkaSink(

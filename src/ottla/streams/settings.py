@@ -48,7 +48,10 @@ class StreamsSettings:
     real_time: bool = False
     """Milliseconds instead of micro-batches: for topologies of expressions without state, written at least once."""
     low_latency: bool = False
-    """Let Spark's JVM compile its code quickly: small batches are faster, long runs take up to twice as long."""
+    """Let Spark's JVM compile its code quickly: small batches are faster, long runs take up to twice as long. With a
+    local master, Spark writes no `.crc` files beside its own."""
+    fused_reader: bool = True
+    """Read topics with Ottla's reader in the tasks of the first stage, instead of with Spark's Kafka source."""
     client: dict[str, str] = field(default_factory=dict, repr=False)
     spark: dict[str, str] = field(default_factory=dict)
     marks_topic: str | None = None

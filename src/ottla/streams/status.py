@@ -55,9 +55,8 @@ def status_of(query: StreamingQuery, application_id: str, directory: Path) -> St
             json.loads(progress.json) if hasattr(progress, "json") else dict(progress)
         )
         status["batch"] = shown.get("batchId")
-        status["rows_per_second"] = shown.get("processedRowsPerSecond")
-        status["input_rows"] = shown.get("numInputRows")
         status["batch_ms"] = shown.get("durationMs", {}).get("triggerExecution")
+        status["input_rows"], status["rows_per_second"] = _read(shown)
         status["state_rows"] = sum(one.get("numRowsTotal", 0) for one in shown.get("stateOperators", []))
         status["lag"] = _lag(shown)
         status["time"] = shown.get("timestamp")
@@ -88,6 +87,20 @@ def request_stop(directory: Path) -> None:
     """Makes a running application stop after its current step."""
     read_status(directory)
     (directory / "stop").write_text("")
+
+
+def _read(progress: Mapping[str, Unknown]) -> tuple[int | None, float | None]:
+    """The offsets that the last batch has read, in all and per second.
+
+    Spark counts the rows of a source, which are not records where the source runs the first stage. Its own figures
+    are the only ones for the first batch of a run from the beginning.
+    """
+    sources = progress.get("sources", [])
+    took_ms = progress.get("durationMs", {}).get("triggerExecution")
+    if not took_ms or not all(source.get("startOffset") for source in sources):
+        return progress.get("numInputRows"), progress.get("processedRowsPerSecond")
+    rows = sum(topic["rows"] for topic in _topics(progress).values())
+    return rows, rows * 1000 / took_ms
 
 
 def _lag(progress: Mapping[str, Unknown]) -> int:

@@ -6,7 +6,7 @@ import json
 
 from ottla.streams import StreamsBuilder
 from ottla.streams.graph.draw import picture
-from ottla.streams.status import _topics
+from ottla.streams.status import _read, _topics
 
 
 def test_records_and_lag_of_each_topic() -> None:
@@ -17,6 +17,14 @@ def test_records_and_lag_of_each_topic() -> None:
     assert _topics({"sources": [{"startOffset": None, "endOffset": end}]}) == {
         "orders": {"rows": 0, "lag": 0}
     }
+
+
+def test_records_are_counted_by_offsets_where_the_source_runs_the_first_stage() -> None:
+    source = {"startOffset": {"orders": {"0": 10}}, "endOffset": {"orders": {"0": 510}}}
+    spark = {"numInputRows": 3, "processedRowsPerSecond": 6.0}
+    assert _read({**spark, "durationMs": {"triggerExecution": 250}, "sources": [source]}) == (500, 2000.0)
+    first = {"startOffset": None, "endOffset": {"orders": {"0": 510}}}
+    assert _read({**spark, "durationMs": {"triggerExecution": 250}, "sources": [first]}) == (3, 6.0)
 
 
 def test_a_topology_as_boxes_and_arrows() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,34 @@ from ottla.streams.planner.stateless_stage import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+PythonStage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A stage that runs in Python workers, on batches of records as they arrive."""
+
+
+class Arriving(Protocol):
+    """What an application reads, before its first stage."""
+
+    def frame(self) -> DataFrame:
+        """The records with the columns of Spark's Kafka source."""
+
+    def through(self, stage: PythonStage, schema: str, *, with_headers: bool) -> DataFrame:
+        """What a stage makes of the records. Its batches have topic, partition, offset, key, value and time (in ms)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivingFrame:
+    """Records that Spark has read."""
+
+    records: DataFrame
+
+    def frame(self) -> DataFrame:
+        """The records themselves."""
+        return self.records
+
+    def through(self, stage: PythonStage, schema: str, *, with_headers: bool) -> DataFrame:
+        """The records in Python workers."""
+        return arrived_records(self.records, with_headers=with_headers).mapInArrow(stage, schema)
 
 
 def arrived_records(records: DataFrame, *, with_headers: bool) -> DataFrame:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.streams.planner.count_patterns import plain_count_nodes, windowed_counts_by_topic
 from ottla.streams.planner.plan import Plan, Strategy
 from ottla.streams.planner.rows import Tasks
+from ottla.streams.planner.spark_frames import Arriving
 from ottla.streams.planner.strategies import counts, general, native, routed, windowed_counts
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class StrategyFunctions:
     """The functions of a strategy's module."""
 
     applies: Callable[[Plan], bool]
-    build: Callable[[DataFrame, Plan, Tasks], DataFrame]
+    build: Callable[[Arriving, Plan, Tasks], DataFrame]
     needs_headers: Callable[[Plan], bool] = lambda _: True
     output_mode: str = "append"
     """Spark's output mode for the frame that `build` returns."""

@@ -15,7 +15,7 @@ from ottla.streams.planner.count_patterns import has_only_plain_counts
 from ottla.streams.planner.counting_stage import COUNTS_SCHEMA, CountingStage, FinishingStage
 from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.rows import SCHEMA, Tasks
-from ottla.streams.planner.spark_frames import arrived_records, finished_records, finished_table, now_ms
+from ottla.streams.planner.spark_frames import Arriving, finished_records, finished_table, now_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,19 +37,20 @@ def _has_expressions(node: Node) -> bool:
     return any(isinstance(one, Function) and one.expression is not None for one in functions)
 
 
-def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
+def build(records: Arriving, plan: Plan, tasks: Tasks) -> DataFrame:
     """Records for the sink; the query's output mode is "update"."""
     frame, finish = build_for_sink(records, plan, tasks)
     return finish.by_tasks(frame)
 
 
-def build_for_sink(records: DataFrame, plan: Plan, tasks: Tasks) -> tuple[DataFrame, Finish]:
+def build_for_sink(records: Arriving, plan: Plan, tasks: Tasks) -> tuple[DataFrame, Finish]:
     """The totals that have changed, and the step that makes records of them."""
     from pyspark.sql import functions as f
 
     started_ms = now_ms()
-    arrived = arrived_records(records, with_headers=needs_headers(plan))
-    counted = arrived.mapInArrow(CountingStage(plan, started_ms), COUNTS_SCHEMA)
+    counted = records.through(
+        CountingStage(plan, started_ms), COUNTS_SCHEMA, with_headers=needs_headers(plan)
+    )
     totals = counted.groupBy("store", "task", "name").agg(
         f.sum("records").alias("records"), f.max("time").alias("time")
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.rows import SCHEMA, Tasks
 from ottla.streams.planner.spark_frames import (
-    arrived_records,
+    Arriving,
     finished_records,
     now_ms,
     run_stateful_stages,
@@ -23,8 +23,7 @@ def applies(_: Plan) -> bool:
     return True
 
 
-def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
+def build(records: Arriving, plan: Plan, tasks: Tasks) -> DataFrame:
     """Records for the sink from records as they were read."""
-    arrived = arrived_records(records, with_headers=True)
-    rows = arrived.mapInArrow(StatelessStage(plan, tasks, now_ms()), SCHEMA)
+    rows = records.through(StatelessStage(plan, tasks, now_ms()), SCHEMA, with_headers=True)
     return finished_records(run_stateful_stages(rows, plan, tasks))

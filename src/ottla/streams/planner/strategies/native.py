@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from ottla.streams.planner.rows import Tasks
+    from ottla.streams.planner.spark_frames import Arriving
 
 
 def applies(plan: Plan) -> bool:
@@ -52,9 +53,9 @@ def applies(plan: Plan) -> bool:
     return True
 
 
-def build(records: DataFrame, plan: Plan, _: Tasks) -> DataFrame:
+def build(records: Arriving, plan: Plan, _: Tasks) -> DataFrame:
     """Records for the sink from records as they were read."""
-    return build_columns(records, plan.topology)
+    return build_columns(records.frame(), plan.topology)
 
 
 def build_columns(records: DataFrame, topology: Topology) -> DataFrame:

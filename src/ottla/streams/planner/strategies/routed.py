@@ -9,7 +9,12 @@ from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.task import is_global
 from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.rows import Tasks
-from ottla.streams.planner.spark_frames import arrived_records, finished_records, run_stateful_stages
+from ottla.streams.planner.spark_frames import (
+    Arriving,
+    arrived_records,
+    finished_records,
+    run_stateful_stages,
+)
 from ottla.streams.planner.stateless_stage import LANES_PER_TOPIC
 
 if TYPE_CHECKING:
@@ -40,9 +45,9 @@ def _sources(plan: Plan) -> list[tuple[Node, Source]]:
     ]
 
 
-def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
+def build(records: Arriving, plan: Plan, tasks: Tasks) -> DataFrame:
     """Records for the sink from records as they were read."""
-    rows = _routed(arrived_records(records, with_headers=True), plan, tasks)
+    rows = _routed(arrived_records(records.frame(), with_headers=True), plan, tasks)
     return finished_records(run_stateful_stages(rows, plan, tasks))
 
 

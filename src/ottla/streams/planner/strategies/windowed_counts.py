@@ -11,7 +11,7 @@ from ottla.streams.planner.count_patterns import windowed_counts_by_topic
 from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.rows import SCHEMA, Tasks
 from ottla.streams.planner.spark_frames import (
-    arrived_records,
+    Arriving,
     finished_records,
     now_ms,
     run_stateful_stages,
@@ -32,8 +32,7 @@ def needs_headers(_: Plan) -> bool:
     return False
 
 
-def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
+def build(records: Arriving, plan: Plan, tasks: Tasks) -> DataFrame:
     """Records for the sink from records as they were read."""
-    arrived = arrived_records(records, with_headers=False)
-    rows = arrived.mapInArrow(WindowCountingStage(plan, tasks, now_ms()), SCHEMA)
+    rows = records.through(WindowCountingStage(plan, tasks, now_ms()), SCHEMA, with_headers=False)
     return finished_records(run_stateful_stages(rows, plan, tasks))

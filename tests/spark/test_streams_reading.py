@@ -1,0 +1,86 @@
+"""An application reads with Ottla's reader or with Spark's: the same records, and both continue one checkpoint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from ottla.streams import StreamsBuilder, tumbling
+from ottla.streams.runner import StreamsApp
+from ottla.streams.settings import StreamsSettings
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+
+READERS = ("spark", "ottla", "spark")
+START_MS = 1_700_000_000_000
+
+
+def fill(kafka: Any, topic: str, turn: int) -> Counter[tuple[Any, ...]]:
+    """Writes a committed transaction and an aborted one; returns what is committed."""
+    committed: Counter[tuple[Any, ...]] = Counter()
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap, "transactional.id": topic, "compression.type": "lz4"}
+    )
+    producer.init_transactions(60)
+    for commit in (True, False):
+        producer.begin_transaction()
+        for number in range(40):
+            key = None if number % 9 == 0 else b"k%d" % (number % 10)
+            headers = [("turn", b"%d" % turn), ("none", None)] if number % 4 == 0 else None
+            time = START_MS + turn * 10_000 + number
+            value = b"%d-%d-%s" % (turn, number, b"yes" if commit else b"no")
+            producer.produce(topic, value, key, partition=number % 2, timestamp=time, headers=headers)
+            if commit:
+                committed[key, value, time, tuple(headers or ())] += 1
+        if commit:
+            producer.commit_transaction(60)
+        else:
+            producer.flush(60)
+            producer.abort_transaction(60)
+    return committed
+
+
+@pytest.mark.parametrize("state", ["none", "windows"])
+def test_both_readers_see_the_same_and_go_on_from_one_checkpoint(
+    spark: Any, ottla_kafka: Any, name: Any, tmp_path: Path, state: str
+) -> None:
+    source, target = ottla_kafka.make(name("in"), 2), ottla_kafka.make(name("out"), 2)
+    b = StreamsBuilder()
+    if state == "none":
+        b.stream(source).map_values(lambda value: value).to(target)
+    else:
+        b.stream(source).group_by_key().windowed_by(tumbling(10_000)).count().to_stream().map(
+            lambda window, count: (f"{window.key}@{window.start}", str(count))
+        ).to(target)
+    topology = b.build()
+    written: Counter[tuple[Any, ...]] = Counter()
+    for turn, reader in enumerate(READERS):
+        written += fill(ottla_kafka, source, turn)
+        settings = StreamsSettings(
+            ottla_kafka.bootstrap,
+            state_dir=tmp_path,
+            fused_reader=reader == "ottla",
+            max_offsets_per_batch=50,
+        )
+        app = StreamsApp(topology, name("app"), settings)
+        assert app.start(available_now=True).wait(timeout_s=300)
+        sources = app.query.lastProgress["sources"] if app.query is not None else []
+        assert [("PythonMicroBatchStream" in str(one["description"])) for one in sources] == [
+            reader == "ottla"
+        ]
+    found = ottla_kafka.read(target)
+    if state == "none":
+        assert written == Counter(
+            (one.key(), one.value(), one.timestamp()[1], tuple(one.headers() or ())) for one in found
+        )
+    else:
+        # A key is in one partition only, so the last record of a key has its count.
+        counts = Counter(
+            b"%s@%d" % (key, time // 10_000 * 10_000) for key, _, time, _ in written.elements() if key
+        )
+        assert {one.key(): int(one.value()) for one in found} == counts
+    assert ottla_kafka.committed(name("app"), source) == ottla_kafka.ends(source)
