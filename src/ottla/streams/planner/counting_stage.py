@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ottla.pipeline.worker_memory import task_begins
 from ottla.streams.graph import operators as op
@@ -113,11 +114,9 @@ class _Counter:
                     self._sources.setdefault(topic, []).append(node)
             elif isinstance(operator, op.Sink) and operator.internal:
                 stops.add(node.name)
-        self._loops = {
-            source.name: _loop(source, frozenset(stops))
-            for sources in self._sources.values()
-            for source in sources
-        }
+        every = [source for sources in self._sources.values() for source in sources]
+        self._loops = {source.name: _loop(source, frozenset(stops)) for source in every}
+        self._by_columns = {source.name for source in every if _counts_keys(source, frozenset(stops))}
         behind = nodes_behind(plan.plain_counts)
         before = [
             node
@@ -150,9 +149,12 @@ class _Counter:
         counts: dict[Name, int] = {}
         latest: dict[Name, int] = {}
         try:
-            keys = _decoded(batch.column("key"), operator.key_serde)
-            values = _decoded(batch.column("value"), operator.value_serde)
-            loop(keys, values, times.tolist(), counts, latest)
+            if source.name in self._by_columns:
+                _count_column(batch.column("key"), batch.column("value"), times, counts, latest)
+            else:
+                keys = _decoded(batch.column("key"), operator.key_serde)
+                values = _decoded(batch.column("value"), operator.value_serde)
+                loop(keys, values, times.tolist(), counts, latest)
         except Exception:
             # The interpreter reads the same record again, and applies the error rule of its source.
             _logger.debug("the records of %s are processed one by one", source.name, exc_info=True)
@@ -197,6 +199,41 @@ def _loop(source: Node, stops: frozenset[str]) -> tuple[CountLoop, Node] | None:
     while end.name not in stops:
         end = end.children[0]
     return loop, end
+
+
+def _counts_keys(source: Node, stops: frozenset[str]) -> bool:
+    """Whether keys go to the count as they were read, and both key and value are text."""
+    operator = source.operator
+    assert isinstance(operator, op.Source)
+    node = source
+    while len(node.children) == 1:
+        node = node.children[0]
+        if node.name in stops:
+            return operator.key_serde in TEXT_SERDES and operator.value_serde in TEXT_SERDES
+        if not isinstance(node.operator, (op.Gate, op.PassThrough)):
+            return False
+    return False
+
+
+def _count_column(
+    keys: pa.Array,
+    values: pa.Array,
+    times: npt.NDArray[np.int64],
+    counts: dict[Name, int],
+    latest: dict[Name, int],
+) -> None:
+    """Counts the keys of records with a key and a value. Raises where bytes are not UTF-8."""
+    values.cast(pa.string())
+    coded = keys.cast(pa.string()).dictionary_encode()
+    here = pc.and_(keys.is_valid(), values.is_valid()).to_numpy(zero_copy_only=False)
+    codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)[here]
+    names = coded.dictionary.to_pylist()
+    last = np.zeros(len(names), np.int64)
+    np.maximum.at(last, codes, times[here])
+    found = np.bincount(codes, minlength=len(names))
+    for name, count, time in zip(names, found.tolist(), last.tolist(), strict=True):
+        if count:
+            counts[name], latest[name] = count, time
 
 
 def _decoded(column: pa.Array, serde: AnySerde | None) -> list[object]:
