@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.jars import Progress, connector_jars, library_jars, spark_version
 from ottla.pipeline.java import Java, find_java
+from ottla.pipeline.jvm import java_context, jvm_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +55,12 @@ JVM_FLAGS: Final = (
 )
 """Flags of the JVM of Spark's driver; with a local master all tasks run in it too."""
 
-QUICK_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+LOW_LATENCY_FLAGS: Final = (
+    "-XX:TieredStopAtLevel=1",
+    # Hadoop's local file system starts a `chmod` for each file of a checkpoint.
+    "-Djdk.lang.Process.launchMechanism=VFORK",
+)
+"""Flags for small batches: code that is compiled quickly and not well, processes that start without a helper."""
 _DRIVER_FLAGS: Final = "spark.driver.extraJavaOptions"
 
 
@@ -70,7 +76,8 @@ def spark_session(
 
     `master` is Spark's (default: $SPARK_MASTER, else local on all cores). `settings` are Spark's and override Ottla's.
     `packages` are further jars by `group:artifact:version`. `low_latency` is for small batches: the JVM compiles its
-    code quickly and not well, so that batches are fast at once and long runs take up to twice as long::
+    code quickly and not well, so that batches are fast at once and long runs take up to twice as long. With a local
+    master, files that Spark writes to this machine get no checksum files beside them::
 
         spark = spark_session("word-count", master="local[2]", settings={"spark.ui.enabled": "false"})
         spark.range(3).count()
@@ -85,7 +92,7 @@ def spark_session(
     check_master(master)
     ours = session_settings(master, packages)
     if low_latency:
-        ours[_DRIVER_FLAGS] = f"{ours[_DRIVER_FLAGS]} {QUICK_COMPILER}"
+        ours[_DRIVER_FLAGS] = " ".join((ours[_DRIVER_FLAGS], *LOW_LATENCY_FLAGS))
     wanted = {**ours, **(settings or {})}
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in wanted.items():
@@ -100,7 +107,16 @@ def spark_session(
     from ottla.pipeline.reader import register_reader
 
     register_reader(session)
+    if low_latency and is_local(master):
+        _write_without_checksum_files(session)
     return session
+
+
+def _write_without_checksum_files(session: SparkSession) -> None:
+    """Half as many files for a checkpoint: Hadoop would write a `.crc` file beside each, and start a process for it."""
+    hadoop = java_context(session.sparkContext).hadoopConfiguration()
+    # One object serves all local files of the process.
+    jvm_of(session).org.apache.hadoop.fs.FileSystem.getLocal(hadoop).setWriteChecksum(False)
 
 
 def session_settings(
