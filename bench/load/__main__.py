@@ -16,6 +16,18 @@ def _sink(load: Load) -> dict[str, float]:
     return sink(load)
 
 
+def _read_with_ottla(load: Load) -> dict[str, float]:
+    from bench.load.spark_reader import with_ottla
+
+    return with_ottla(load)
+
+
+def _read_with_spark(load: Load) -> dict[str, float]:
+    from bench.load.spark_reader import with_spark
+
+    return with_spark(load)
+
+
 KINDS: dict[str, Callable[[Load], dict[str, float]]] = {
     "produce": librdkafka.produce,
     "produce-for": librdkafka.produce_for,
@@ -34,6 +46,8 @@ KINDS: dict[str, Callable[[Load], dict[str, float]]] = {
     "gaps": gaps.gaps,
     "transactions": groups.transactions,
     "sink": _sink,
+    "read-with-ottla": _read_with_ottla,
+    "read-with-spark": _read_with_spark,
 }
 
 if __name__ == "__main__":

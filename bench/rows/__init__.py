@@ -41,6 +41,7 @@ WARM_ROWS: dict[str, Row] = {
     "commits": coordination.commits,
     "transactions": coordination.transactions,
     "sink": pipeline.sink,
+    "reader": pipeline.reader,
     "word-count": pipeline.word_count,
     "windowed-count": pipeline.windowed_count,
     "stream-latency": pipeline.stream_latency,

@@ -1,10 +1,10 @@
-"""The data pipeline: what its sink writes from Arrow on one core; counts and latency beside Kafka Streams and Quix."""
+"""The data pipeline: its sink and its reader on one core; counts and latency beside Kafka Streams and Quix Streams."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -24,9 +24,13 @@ from bench.streams.measure import (
 from ottla.testing.maven import classpath
 
 _SINK_PARTITIONS = 4
+_READER_PARTITIONS = 4
 _QUIX = "quixstreams==3.28.1"
 _RECORDS = {"full": 400_000, "quick": 100_000}
 """Enough for several micro-batches: fewer records would measure a single batch."""
+
+_SHORT_RUN = 200_000
+"""So few that the engines' code is still being compiled."""
 
 _SLOW_ENGINE = 10
 """Quix Streams gets a tenth of the records, so as not to take ten times as long."""
@@ -66,6 +70,16 @@ _UPPER = _Topology(
     options=("--real-time",),
 )
 _KEYS = _Topology(".group_by_key().count().to_stream()", ("Topologies.java", "keys"))
+_KEYS_LOW_LATENCY = replace(_KEYS, options=("--low-latency",))
+_REDUCE = _Topology(
+    ".group_by_key().reduce(lambda before, now: now).to_stream()", ("Topologies.java", "reduce")
+)
+_LATENCY_ROWS = {
+    "stream latency, no state": (_UPPER, ("spark", "java")),
+    "stream latency, count": (_KEYS, ("spark", "java")),
+    "stream latency, count, --low-latency": (_KEYS_LOW_LATENCY, ("spark",)),
+    "stream latency, reduce": (_REDUCE, ("spark", "java")),
+}
 
 
 def sink(bench: Bench) -> None:
@@ -80,6 +94,23 @@ def sink(bench: Bench) -> None:
         load.delete_topic(system.bootstrap, topic)
 
 
+def reader(bench: Bench) -> None:
+    """A topic of 100 B records into Spark's rows on one core, by Ottla's reader and by Spark's own source."""
+    row, system = "topic into Spark, 100 B, one core", bench.systems[0]
+    records = bench.scale.records(100) // 1_000_000 * 1_000_000 or 500_000
+    for _ in bench.turns(1, [system]):
+        topic = bench.topic(system, "reader", _READER_PARTITIONS)
+        plan = Load(system.bootstrap, topic, records, 100, _READER_PARTITIONS)
+        load.run("produce", plan)
+        for turn in range(bench.scale.few_rounds):
+            kinds = [("read-with-ottla", OTTLA), ("read-with-spark", KAFKA)]
+            for kind, name in kinds if turn % 2 == 0 else reversed(kinds):
+                for figure, value in load.run(kind, plan).items():
+                    bench.sheet.add(name, row, figure, "records/s", value, higher=True)
+        load.delete_topic(system.bootstrap, topic)
+    bench.sheet.note(f"{row}: the column of Apache Kafka is Spark's own Kafka source, on the same broker")
+
+
 def word_count(bench: Bench) -> None:
     """Three engines, exactly once, on one and the same broker: ours if it is there."""
     row = "word count, exactly once, lines of 8 words"
@@ -92,14 +123,16 @@ def windowed_count(bench: Bench) -> None:
     row = "windowed count, exactly once, windows of 10 s"
     records = 10 * _RECORDS.get(bench.scale.name, _RECORDS["quick"])
     _side_by_side(bench, _WINDOWS, row, "events/s", write_clicks, records)
+    short = f"{row}, runs of {_SHORT_RUN:,}"
+    _side_by_side(bench, _WINDOWS, short, "events/s", write_clicks, _SHORT_RUN, ("spark", "java"))
 
 
 def stream_latency(bench: Bench) -> None:
-    """One record at a time through a topology without state (at least once) and through a count (exactly once)."""
+    """One record at a time: without state (at least once), through a count and through a reduce (exactly once)."""
     system = bench.systems[0]
     for _ in bench.turns(1, [system]):
-        for topology, row in ((_UPPER, "stream latency, no state"), (_KEYS, "stream latency, count")):
-            for name in ("spark", "java"):
+        for row, (topology, names) in _LATENCY_ROWS.items():
+            for name in names:
                 source = bench.topic(system, f"{name}-in", PARTITIONS)
                 target = bench.topic(system, f"{name}-out", PARTITIONS)
                 engine = _engine(bench, topology, name, system.bootstrap, source, target)
@@ -111,12 +144,20 @@ def stream_latency(bench: Bench) -> None:
     bench.sheet.note("stream latency: ours without state runs in Spark's real-time mode")
 
 
-def _side_by_side(bench: Bench, topology: _Topology, row: str, unit: str, write: Write, records: int) -> None:
+def _side_by_side(
+    bench: Bench,
+    topology: _Topology,
+    row: str,
+    unit: str,
+    write: Write,
+    records: int,
+    engines: tuple[str, ...] = ("spark", "java", "quix"),
+) -> None:
     system = bench.systems[0]
     for _ in bench.turns(1, [system]):
         for turn in range(bench.scale.few_rounds):
             # Quix Streams is so much slower that one turn is enough.
-            names = ("spark", "java", "quix") if turn % 2 == 0 else ("java", "spark")
+            names = engines if turn % 2 == 0 else ("java", "spark")
             for name in names:
                 source = bench.topic(system, f"{name}-in", PARTITIONS)
                 target = bench.topic(system, f"{name}-out", PARTITIONS)

@@ -1,4 +1,4 @@
-/* Other topologies on Kafka Streams: java Topologies.java BOOTSTRAP INPUT OUTPUT APPLICATION STATE_DIR windows|upper|keys */
+/* Other topologies on Kafka Streams: java Topologies.java BOOTSTRAP INPUT OUTPUT APPLICATION STATE_DIR windows|upper|reduce|keys */
 
 import java.time.Duration;
 import java.util.Properties;
@@ -38,6 +38,7 @@ public class Topologies {
             case "upper" -> records.filter((key, value) -> value.contains("a"))
                     .mapValues(value -> value.toUpperCase())
                     .to(words[2]);
+            case "reduce" -> records.groupByKey().reduce((before, now) -> now).toStream().to(words[2]);
             default -> records.groupByKey().count().toStream()
                     .to(words[2], Produced.with(Serdes.String(), Serdes.Long()));
         }
