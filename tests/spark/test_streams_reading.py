@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from confluent_kafka import Producer
 from ottla.streams import StreamsBuilder, tumbling
 from ottla.streams.runner import StreamsApp
 from ottla.streams.settings import StreamsSettings
+from spark.killing import watcher
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
@@ -53,9 +57,8 @@ def test_both_readers_see_the_same_and_go_on_from_one_checkpoint(
     if state == "none":
         b.stream(source).map_values(lambda value: value).to(target)
     else:
-        b.stream(source).group_by_key().windowed_by(tumbling(10_000)).count().to_stream().map(
-            lambda window, count: (f"{window.key}@{window.start}", str(count))
-        ).to(target)
+        counts = b.stream(source).group_by_key().windowed_by(tumbling(10_000)).count()
+        counts.to_stream().map_values(str).to(target)
     topology = b.build()
     written: Counter[tuple[Any, ...]] = Counter()
     for turn, reader in enumerate(READERS):
@@ -78,9 +81,45 @@ def test_both_readers_see_the_same_and_go_on_from_one_checkpoint(
             (one.key(), one.value(), one.timestamp()[1], tuple(one.headers() or ())) for one in found
         )
     else:
-        # A key is in one partition only, so the last record of a key has its count.
-        counts = Counter(
-            b"%s@%d" % (key, time // 10_000 * 10_000) for key, _, time, _ in written.elements() if key
+        # A key is in one partition only, so the last record of a key and window has its count.
+        expected = Counter(
+            key + (time // 10_000 * 10_000).to_bytes(8, "big")
+            for key, _, time, _ in written.elements()
+            if key
         )
-        assert {one.key(): int(one.value()) for one in found} == counts
+        assert {one.key(): int(one.value()) for one in found} == expected
     assert ottla_kafka.committed(name("app"), source) == ottla_kafka.ends(source)
+
+
+def planners() -> list[int]:
+    """The processes that plan what a stream of ours reads; they belong to the driver."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if b"python_streaming_source_runner" in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+def test_an_application_outlives_the_process_that_plans_its_reads(
+    spark: Any, ottla_kafka: Any, name: Any, tmp_path: Path
+) -> None:
+    source, target = ottla_kafka.make(name("in")), ottla_kafka.make(name("out"))
+    b = StreamsBuilder()
+    b.stream(source).map_values(lambda value: value.upper()).to(target)
+    others = set(planners())
+    app = StreamsApp(b, name("app"), StreamsSettings(ottla_kafka.bootstrap, state_dir=tmp_path)).start()
+    consumer = watcher(ottla_kafka.bootstrap, target, "read_committed")
+    try:
+        for text in ("before", "after"):
+            ottla_kafka.fill(source, [(b"k", text.encode())])
+            while (message := consumer.poll(0)) is None:
+                assert not app.wait(timeout_s=0.5)
+            assert message.value() == text.upper().encode()
+            if text == "before":
+                (planner,) = set(planners()) - others
+                os.kill(planner, signal.SIGKILL)
+    finally:
+        consumer.close()
+        app.stop()
+    assert [one.value() for one in ottla_kafka.read(target)] == [b"BEFORE", b"AFTER"]
