@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.pipeline.decoding import TIME
-from ottla.pipeline.reader import OttlaDataSource, Step, TopicStreamReader
+from ottla.pipeline.reader import OttlaDataSource, TopicStreamReader
 from ottla.pipeline.reader_options import FUSED_PREFIX, parse_options
 
 if TYPE_CHECKING:
@@ -25,20 +25,20 @@ def read_through(
     spark: SparkSession,
     name: str,
     options: Mapping[str, str],
-    step: Step,
+    step: bytes,
     schema: str,
     *,
     with_headers: bool,
 ) -> DataFrame:
     """A streaming frame of what a step makes of topics; `schema` is that of the step's batches.
 
-    `options` are those of `format("ottla")`. The step gets batches with the columns topic, partition, offset, key,
-    value, time (in ms) and, if asked for, headers; each batch has records of one partition, in order. `name` tells
-    sources of one session apart.
+    `options` are those of `format("ottla")`. `step` is a pickled `Step`, with all that tasks cannot import. It gets
+    batches with the columns topic, partition, offset, key, value, time (in ms) and, if asked for, headers; each batch
+    has records of one partition, in order. `name` tells sources of one session apart.
     """
     made, columns = schema, (*_COLUMNS, "headers") if with_headers else _COLUMNS
 
-    # A class of its own for each step: Spark pickles it by value, with the step.
+    # A class of its own for each step: Spark pickles it by value, with what it refers to here.
     class FusedDataSource(OttlaDataSource):
         @classmethod
         def name(cls) -> str:

@@ -7,6 +7,7 @@ decodes them together (`fetching.py`, `decoding.py`).
 from __future__ import annotations
 
 import logging
+import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
@@ -144,9 +145,12 @@ class TopicReader(DataSourceReader):
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows topics from batch to batch. With a step, tasks give Spark what the step makes of the records."""
+    """Follows topics from batch to batch. With a step, tasks give Spark what the step makes of the records.
 
-    def __init__(self, options: ReaderOptions, step: Step | None = None) -> None:
+    The step comes pickled: the process that plans reads passes it on to tasks, and need not have what it is made of.
+    """
+
+    def __init__(self, options: ReaderOptions, step: bytes | None = None) -> None:
         self._options = options
         self._step = step
         self._planner: OffsetPlanner | None = None
@@ -155,11 +159,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest: dict[Place, int] = {}
         self._last_batch_s = time.monotonic()
 
-    def __getstate__(self) -> tuple[ReaderOptions, Step | None]:
+    def __getstate__(self) -> tuple[ReaderOptions, bytes | None]:
         """Tasks get the options and the step: connections stay here."""
         return self._options, self._step
 
-    def __setstate__(self, state: tuple[ReaderOptions, Step | None]) -> None:
+    def __setstate__(self, state: tuple[ReaderOptions, bytes | None]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
     def _offsets(self) -> OffsetPlanner:
@@ -223,7 +227,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, RangePartition)
         task_begins()
         records = read_range(self._options, partition.wanted)
-        return records if self._step is None else self._step(records)
+        if self._step is None:
+            return records
+        step: Step = pickle.loads(self._step)
+        return step(records)
 
     def stop(self) -> None:
         """Closes the driver's connections."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ottla.streams.loading import pickled_by_value
 from ottla.streams.planner.spark_frames import ArrivingFrame, PythonStage
 from ottla.streams.settings import StreamsSettings
 
@@ -45,9 +46,13 @@ class TopicRecords:
             return ArrivingFrame(self.frame()).through(stage, schema, with_headers=with_headers)
         from ottla.pipeline.fused_reader import read_through
 
-        options = {**self._options(), **self._client()}
         return read_through(
-            self.spark, self.application_id, options, stage, schema, with_headers=with_headers
+            self.spark,
+            self.application_id,
+            {**self._options(), **self._client()},
+            pickled_by_value(stage),
+            schema,
+            with_headers=with_headers,
         )
 
     def _options(self) -> dict[str, str]:

@@ -36,8 +36,15 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 MOST_STARTS: Final = 5
-_SLOW_WORKER: Final = "Python worker failed to connect back"
-"""Spark waits ten seconds for a Python worker to start, and no setting changes that; a busy machine takes longer."""
+_PASSING: Final = {
+    # Spark waits ten seconds for a Python worker to start, and no setting changes that; a busy machine takes longer.
+    "Python worker failed to connect back": "a Python worker did not start in time",
+    # The process that plans what our reader reads is gone; Spark starts another one with the query.
+    "terminated with exception: Broken pipe": "the process that plans reads has ended",
+    "terminated with exception: Connection reset": "the process that plans reads has ended",
+    "terminated with exception: null": "the process that plans reads has ended",
+}
+"""Parts of failures after which a query starts again, and what to say of them."""
 
 
 class _RealTimeWriter(Protocol):
@@ -190,8 +197,9 @@ class StreamsApp:
             self.query.awaitTermination(seconds)  # type: ignore[arg-type]
             return not self.query.isActive
         except Exception as problem:
-            if _SLOW_WORKER in str(problem) and self._start is not None and self._starts < MOST_STARTS:
-                _logger.warning("a Python worker did not start in time: the query starts again")
+            reason = next((said for text, said in _PASSING.items() if text in str(problem)), None)
+            if reason is not None and self._start is not None and self._starts < MOST_STARTS:
+                _logger.warning("%s: the query starts again", reason)
                 self._starts += 1
                 self.query = self._start()
                 return False
