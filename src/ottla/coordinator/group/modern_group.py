@@ -49,7 +49,7 @@ class ModernGroup(Group, Generic[M]):
         member = self.members.get(member_id)
         if member is None:
             raise ApiException(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}"
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
             )
         return member
 

@@ -95,6 +95,7 @@ def test_the_tasks_of_a_member_that_leaves_are_taken_over(rig: StreamsRig) -> No
     with pytest.raises(ApiException) as error:
         first.leave()
     assert refused(error) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert error.value.message == f"Member m1 is not a member of group {GROUP}."
 
 
 def test_a_silent_member_is_removed_when_its_session_ends(rig: StreamsRig) -> None:
