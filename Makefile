@@ -16,7 +16,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-kafka-suite pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-kafka-suite pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -103,6 +103,10 @@ $(DOCS): requirements/docs.txt $(STAMP)
 
 chaos: setup  ## faults on three real nodes, with a checker: make chaos [MINUTES=60] [FAULTS=kill,pause]
 	$(BIN)/python -m ottla.testing.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULTS),--faults $(FAULTS))
+
+upgrade: setup  ## rolling restarts to an earlier commit and back under load: make upgrade [FROM=870c4b5] [CYCLES=2]
+	@rm -rf build/earlier && mkdir -p build/earlier && git archive $(or $(FROM),870c4b5) src | tar -x -C build/earlier
+	$(BIN)/python -m ottla.testing.chaos --minutes 30 --cycles $(or $(CYCLES),2) --mixed 0 --faults upgrade --old-source build/earlier/src
 
 exactly-once: setup  ## a million records copied in transactions on three brokers, 50 kills of them and 50 of the job
 	PYTHONPATH=tests $(BIN)/python -m chaos.exactly_once

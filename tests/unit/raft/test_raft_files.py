@@ -109,6 +109,17 @@ def test_a_snapshot_that_ends_early_is_refused(cut: int) -> None:
         list(reader(golden("bootstrap.checkpoint")[:cut]).records())
 
 
+def test_a_flipped_bit_of_a_snapshot_is_found_and_named() -> None:
+    whole = golden("bootstrap.checkpoint")
+    for position, header in iter_batches(whole):
+        # What the checksum covers begins at byte 21.
+        for at in range(position + 21, position + header.size_in_bytes, 7):
+            damaged = bytearray(whole)
+            damaged[at] ^= 4
+            with pytest.raises(ApiException, match="/s.checkpoint: the batch at offset .* wrong checksum"):
+                list(reader(bytes(damaged)).records())
+
+
 def test_names_of_snapshots() -> None:
     name = snapshot_name(OffsetAndEpoch(98, 6))
     assert name == "00000000000000000098-0000000006.checkpoint"

@@ -301,7 +301,9 @@ def parse_cursor(text: str, partitions: int) -> dict[int, int]:
     found: dict[int, int] = {}
     for part in text.split("."):
         number, _, offset = part.partition(":")
-        if not number.isdecimal() or not offset.isdecimal() or int(number) >= partitions or len(offset) > 19:
+        digits = number.isdecimal() and offset.isdecimal()
+        # Python refuses to read thousands of digits, with an error of its own.
+        if not digits or len(number) > 9 or len(offset) > 19 or int(number) >= partitions:
             raise BadInput("The position in the address is damaged: start again from the newest records.")
         found[int(number)] = int(offset)
     return found

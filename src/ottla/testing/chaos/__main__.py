@@ -30,6 +30,9 @@ def main() -> None:
     )
     words.add_argument("--seed", type=int, default=int(time.time()))
     words.add_argument("--keep", type=Path, default=Path("chaos-runs"), help="where histories are kept")
+    words.add_argument(
+        "--old-source", type=Path, help="the src directory of an earlier version, for the fault upgrade"
+    )
     words.add_argument("--check", type=Path, help="check this history again instead")
     given = words.parse_args()
     if given.check:
@@ -38,7 +41,7 @@ def main() -> None:
             _say(f"{anomaly.kind}: {anomaly.what}")
         sys.exit(bool(anomalies))
     wanted = given.faults.split(",") if given.faults else list(FAULTS)
-    kinds = possible(wanted)
+    kinds = possible(wanted, upgrades=given.old_source is not None)
     for kind in sorted(set(wanted) - set(kinds)):
         _say(f"skipped, because this machine does not allow it: {kind}")
     directory = given.keep / f"{time.strftime('%Y%m%d-%H%M%S')}-{given.seed}"
@@ -52,6 +55,7 @@ def main() -> None:
         mixed=given.mixed,
         pauses_s=(1.0, given.longest_pause),
         cuts_s=(2.0, given.longest_pause),
+        old_source=given.old_source,
     )
     _say(f"seed {given.seed}, history in {directory}")
     enough = threading.Event()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import random
+import resource
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ottla.errors import ErrorCode
 from ottla.ids import BrokerId, TopicName
+from ottla.testing.chaos import machine
 from ottla.testing.chaos.broken_disk import OPERATIONS, BrokenDisk
 from ottla.testing.chaos.disk import SmallDisk
 from ottla.testing.chaos.network import OUTSIDE, Network
@@ -18,6 +21,8 @@ from ottla.testing.cluster import Cluster
 from ottla.wire import messages
 
 _GROUP, _TRANSACTION = 0, 1
+_LONG_S = 25.0
+"""Longer than every timeout of the cluster and its clients but `transaction.max.timeout.ms`."""
 
 
 @dataclass(slots=True)
@@ -36,6 +41,12 @@ class Scene:
     downs_s: tuple[float, float] = (0.0, 3.0)
     coordinated: Sequence[str] = field(default_factory=list)
     """Ids of groups and transactions whose coordinators are victims."""
+    sick: set[int] = field(default_factory=set)
+    """Nodes whose machine failed: they may have logged tracebacks."""
+    old_source: Path | None = None
+    """The source tree of an earlier version, for upgrades."""
+    old_nodes: set[int] = field(default_factory=set)
+    """The nodes that run it."""
 
     def lasting(self, bounds: tuple[float, float]) -> float:
         """Return a duration within the bounds, more often short than long."""
@@ -130,6 +141,79 @@ def pause(scene: Scene) -> str:
     return f"{role} {victim} for {seconds:.1f} s"
 
 
+def pause_long(scene: Scene) -> str:
+    """Pause a node for longer than the timeouts of sessions, replicas, groups and transactions."""
+    role = scene.role()
+    victim = scene.victim(role)
+    scene.cluster.pause(victim)
+    try:
+        wait(_LONG_S)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            scene.cluster.resume(victim)
+    return f"{role} {victim} for {_LONG_S} s"
+
+
+def upgrade(scene: Scene) -> str:
+    """Restart all nodes one after the other in the other version: the earlier one, or the present one again."""
+    assert scene.old_source is not None
+    source = None if scene.old_nodes else scene.old_source
+    for node_id in scene.cluster.broker_ids:
+        scene.cluster.stop(node_id)
+        machine.use_source(scene, node_id, source)
+        scene.cluster.start_node(node_id, 90)
+        for topic, partitions in scene.topics.items():
+            scene.cluster.wait_in_sync(topic, partitions, 90)
+    return "to the earlier version" if source else "to the present version"
+
+
+# -- machines
+
+
+def flip_bit(scene: Scene) -> str:
+    """Kill a node while all replicas are in sync, flip a bit of its files, start it, and repair it after a while."""
+    for topic, partitions in scene.topics.items():
+        scene.cluster.wait_in_sync(topic, partitions, 90)
+    victim = scene.victim("any")
+    scene.sick.add(victim)
+    scene.cluster.kill(victim)
+    damage = machine.damage(scene.cluster.plans[victim].data, scene.rng)
+    scene.cluster.nodes[victim].launch()
+    wait(scene.lasting(scene.cuts_s))
+    scene.cluster.kill(victim)
+    if damage is not None:
+        machine.repair(damage)
+    scene.cluster.start_node(victim, 90)
+    return f"node {victim}: {damage.path.name if damage else 'nothing'}"
+
+
+def _limited(scene: Scene, what: str, kind: int, limit: Callable[[int], tuple[int, int]]) -> str:
+    role = scene.role()
+    victim = scene.victim(role)
+    scene.sick.add(victim)
+    pid = scene.cluster.nodes[victim].pid
+    before = limit(pid)
+    seconds = scene.lasting(scene.cuts_s)
+    try:
+        wait(seconds)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(pid, kind, before)
+    # A node that could not write has given up its disk, as it should.
+    scene.cluster.restart(victim, 90)
+    return f"no {what} for {role} {victim} for {seconds:.1f} s"
+
+
+def no_descriptors(scene: Scene) -> str:
+    """Let a node open no file and accept no connection."""
+    return _limited(scene, "descriptors", resource.RLIMIT_NOFILE, machine.limit_descriptors)
+
+
+def no_memory(scene: Scene) -> str:
+    """Leave a node 4 MiB of memory beyond what it has."""
+    return _limited(scene, "memory", resource.RLIMIT_AS, machine.limit_memory)
+
+
 def restart(scene: Scene) -> str:
     """Restart a node cleanly."""
     role = scene.role()
@@ -186,6 +270,27 @@ def cut_one_way(scene: Scene) -> str:
             network.cut(other, victim) if deaf else network.cut(victim, other)
 
     return _cut(scene, "deaf:" if deaf else "mute:", cut, scene.role())
+
+
+def flap(scene: Scene) -> str:
+    """Cut and mend the links of a node again and again, in one direction or both."""
+    assert scene.network is not None
+    role = scene.role()
+    victim = scene.victim(role)
+    others = [node_id for node_id in scene.network.node_ids if node_id != victim]
+    both, end = scene.rng.random() < 0.5, time.monotonic() + scene.lasting(scene.cuts_s)
+    try:
+        while time.monotonic() < end:
+            for other in others:
+                scene.network.cut(victim, other)
+                if both:
+                    scene.network.cut(other, victim)
+            wait(scene.rng.random() ** 2 * 1.5)
+            scene.network.heal()
+            wait(scene.rng.random() ** 2)
+    finally:
+        scene.network.heal()
+    return f"{role} {victim}"
 
 
 def cut_ring(scene: Scene) -> str:
@@ -364,8 +469,12 @@ PROCESS_FAULTS: dict[str, Fault] = {
     "kill-two": kill_two,
     "kill-all": kill_all,
     "pause": pause,
+    "pause-long": pause_long,
     "restart": restart,
     "rolling": rolling,
+    "flip-bit": flip_bit,
+    "descriptors": no_descriptors,
+    "memory": no_memory,
     "reassign": reassign,
 }
 NETWORK_FAULTS: dict[str, Fault] = {
@@ -374,7 +483,9 @@ NETWORK_FAULTS: dict[str, Fault] = {
     "cut-one-way": cut_one_way,
     "cut-ring": cut_ring,
     "cut-all": cut_all,
+    "flap": flap,
 }
+UPGRADE_FAULTS: dict[str, Fault] = {"upgrade": upgrade}
 DISK_FAULTS: dict[str, Fault] = {"full-disk": full_disk}
 BROKEN_DISK_FAULTS: dict[str, Fault] = {"broken-disk": broken_disk}
 MEMBER_FAULTS: dict[str, Fault] = {"add-remove": add_and_remove}
@@ -386,6 +497,7 @@ FAULTS: dict[str, Fault] = {
     **BROKEN_DISK_FAULTS,
     **MEMBER_FAULTS,
     **QUORUM_FAULTS,
+    **UPGRADE_FAULTS,
 }
 WEIGHTS: dict[str, int] = {
     "kill": 20,
@@ -404,5 +516,11 @@ WEIGHTS: dict[str, int] = {
     "broken-disk": 2,
     "add-remove": 1,
     "voters": 3,
+    "pause-long": 1,
+    "flip-bit": 2,
+    "descriptors": 2,
+    "memory": 2,
+    "flap": 2,
+    "upgrade": 1,
 }
 """The relative frequency of each fault."""

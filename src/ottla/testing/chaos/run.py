@@ -26,6 +26,7 @@ from ottla.testing.chaos.faults import (
     MEMBER_FAULTS,
     NETWORK_FAULTS,
     QUORUM_FAULTS,
+    UPGRADE_FAULTS,
     WEIGHTS,
     Scene,
 )
@@ -69,6 +70,8 @@ class Plan:
     """Acknowledged sends between two faults."""
     pause_s: float = 0.01
     """Between two sends of one sender."""
+    old_source: Path | None = None
+    """The source tree of an earlier version: all nodes begin with it, and `upgrade` changes between the two."""
 
 
 @dataclass(slots=True)
@@ -88,13 +91,14 @@ class Verdict:
     anomalies: list[Anomaly] = field(default_factory=list)
 
 
-def possible(kinds: Sequence[str] = tuple(FAULTS)) -> list[str]:
-    """Return the faults that this machine allows."""
+def possible(kinds: Sequence[str] = tuple(FAULTS), *, upgrades: bool = False) -> list[str]:
+    """Return the faults that this machine allows; `upgrades` if there is an earlier version."""
     network, disk, broken_disk = networks.usable(), disks.usable(), broken_disks.usable()
     return [
         kind
         for kind in kinds
-        if (network or kind not in NETWORK_FAULTS)
+        if (upgrades or kind not in UPGRADE_FAULTS)
+        and (network or kind not in NETWORK_FAULTS)
         and (disk or kind not in DISK_FAULTS)
         and (broken_disk or kind not in BROKEN_DISK_FAULTS)
     ]
@@ -138,7 +142,7 @@ def run(
 
 
 def _with_bad_disks(scene: Scene) -> set[int]:
-    return {each[0] for each in (scene.disk, scene.broken_disk) if each is not None}
+    return scene.sick | {each[0] for each in (scene.disk, scene.broken_disk) if each is not None}
 
 
 def _set(plan: Plan, stack: contextlib.ExitStack) -> Scene:
@@ -170,6 +174,9 @@ def _set(plan: Plan, stack: contextlib.ExitStack) -> Scene:
         disk = (node_id, disks.SmallDisk(cluster.plans[node_id].data))
         stack.callback(disk[1].close)
     stack.callback(cluster.kill_all)
+    if plan.old_source is not None:
+        for node in cluster.nodes.values():
+            node.environment["PYTHONPATH"] = str(plan.old_source)
     cluster.start(120)
     for topic, partitions in TOPICS.items():
         cluster.create_topic(topic, partitions)
@@ -183,6 +190,8 @@ def _set(plan: Plan, stack: contextlib.ExitStack) -> Scene:
         plan.pauses_s,
         plan.cuts_s,
         coordinated=["copy-1", "txn-1", "group"],
+        old_source=plan.old_source,
+        old_nodes=set(cluster.nodes) if plan.old_source is not None else set(),
     )
 
 
