@@ -1,4 +1,4 @@
-"""More of what reads bytes that others wrote: credentials, tokens, Connect, PostgreSQL's changes, schemas, console."""
+"""More of what reads bytes that others wrote: credentials, tokens, Connect, PostgreSQL's changes, console."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from ottla.console.reader.records import BadInput, parse_cursor
 from ottla.credentials.errors import CredentialsError
 from ottla.credentials.jaas import parse_file, parse_modules
 from ottla.credentials.jks import read_jks, unprotect
-from ottla.registry import records
-from ottla.registry.state import State
 from ottla.security.sasl.jwks import parse_keys
 from ottla.security.sasl.jwt_validation import (
     ClaimRules,
@@ -181,30 +179,7 @@ def _feed_pgoutput(rng: random.Random, data: bytes) -> None:
     pgoutput.decode(data)
 
 
-# -- schemas, console
-
-_SCHEMA = {"subject": "s", "version": 1, "id": 3, "schema": '"string"', "references": [], "deleted": False}
-_SCHEMAS = [
-    (records.schema_key("s", 1), records.value(_SCHEMA)),
-    (records.scoped_key("CONFIG", "s"), records.value({"compatibilityLevel": "FULL"})),
-    (records.scoped_key("MODE", None), records.value({"mode": "READONLY"})),
-    (records.scoped_key("DELETE_SUBJECT", "s"), records.value({"subject": "s", "version": 1})),
-    (records.scoped_key("CLEAR_SUBJECT", "s"), records.value({"subject": "s"})),
-]
-
-
-def _good_schema(rng: random.Random) -> bytearray:
-    key, value = rng.choice(_SCHEMAS)
-    return bytearray(len(key).to_bytes(2, "big") + key + value)
-
-
-def _feed_schema(rng: random.Random, data: bytes) -> None:
-    size = int.from_bytes(data[:2], "big")
-    state = State()
-    state.apply(0, *_SCHEMAS[0])
-    state.apply(1, data[2 : 2 + size], data[2 + size :] or None)
-    state.apply(2, *_SCHEMAS[3])
-    state.versions("s", deleted=True)
+# -- the console
 
 
 def _good_cursor(rng: random.Random) -> bytearray:
@@ -217,7 +192,7 @@ def _feed_cursor(rng: random.Random, data: bytes) -> None:
 
 
 # What these parsers report of a damaged record would fill the output of a run.
-for _name in ("ottla.connect.state", "ottla.connect.stores", "ottla.registry.state"):
+for _name in ("ottla.connect.state", "ottla.connect.stores"):
     logging.getLogger(_name).setLevel(logging.ERROR)
 
 PART_TARGETS = [
@@ -227,6 +202,5 @@ PART_TARGETS = [
     Target("Connect topics", _good_entry, _feed_entry, share=6),
     Target("Connect offsets", _good_offsets, _feed_offsets, allowed=(ConnectError,), share=4),
     Target("pgoutput", _good_pgoutput, _feed_pgoutput, allowed=(ConnectError,), share=6),
-    Target("schema records", _good_schema, _feed_schema, share=6),
     Target("console positions", _good_cursor, _feed_cursor, allowed=(BadInput,), share=2),
 ]

@@ -116,7 +116,7 @@ def test_a_flipped_bit_of_a_snapshot_is_found_and_named() -> None:
         for at in range(position + 21, position + header.size_in_bytes, 7):
             damaged = bytearray(whole)
             damaged[at] ^= 4
-            with pytest.raises(ApiException, match="/s.checkpoint: the batch at offset .* wrong checksum"):
+            with pytest.raises(ApiException, match=r"/s\.checkpoint: the batch at offset .* wrong checksum"):
                 list(reader(bytes(damaged)).records())
 
 
