@@ -210,7 +210,7 @@ def _look_into(path: str, partition: TopicPartition, seen: _Seen) -> None:
             if name not in _PARTITION_FILES and not name.endswith(".tmp"):
                 seen.foreign.append(f"{path}/{name}")
         elif name.endswith(LOG_SUFFIX):
-            seen.segments += 1
+            seen.segments += partition.topic != METADATA_TOPIC
             try:
                 if _is_old(Path(path, name)):
                     seen.old.append(f"{path}/{name}")
