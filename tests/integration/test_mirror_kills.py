@@ -19,6 +19,9 @@ from integration.mirror_world import (
     transactions,
     write_file,
 )
+from ottla.errors import ApiException
+from ottla.mirror.config import mirror_config
+from ottla.mirror.mirror import Mirror
 from ottla.pipeline.fetching import LATEST, READ_UNCOMMITTED, list_offsets
 from ottla.pipeline.writer import Place
 
@@ -111,3 +114,37 @@ def test_a_mirror_that_wakes_up_after_another_took_over_is_refused(world, tmp_pa
     copy_once(keys(source, target))
     assert assert_same_records(source, "orders", target, "A.orders") == 500
     cluster.close()
+
+
+@pytest.mark.slow
+def test_brokers_of_both_sides_are_killed_while_a_mirror_runs(start_ottla_broker):
+    source, target = start_ottla_broker("source"), start_ottla_broker("target")
+    make_topic(source.bootstrap, "orders", 2)
+    given = keys(source.bootstrap, target.bootstrap, tasks__max="2")
+    work = Mirror(mirror_config(given))
+    work.start()
+    cluster = connect(target.bootstrap)
+
+    def arrived(count: int) -> bool:
+        try:
+            places = dict.fromkeys((Place("A.orders", 0), Place("A.orders", 1)), LATEST)
+            return sum(list_offsets(cluster, places, isolation=READ_UNCOMMITTED).values()) >= count
+        except ApiException:
+            return False
+
+    try:
+        for number, broker in enumerate((target, source, target)):
+            produce(source.bootstrap, "orders", 500, codec="lz4", start=1000 * number)
+            if number:
+                broker.kill()
+                broker.start()
+            deadline = time.monotonic() + DEADLINE_S
+            while not arrived(500 * (number + 1)):
+                assert time.monotonic() < deadline
+                threading.Event().wait(0.05)
+    finally:
+        work.stop()
+        cluster.close()
+    assert not work.failures, work.failures
+    copy_once(given)
+    assert assert_same_records(source.bootstrap, "orders", target.bootstrap, "A.orders") == 1500

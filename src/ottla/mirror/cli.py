@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
@@ -13,7 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ottla.mirror.sentences import failures_as_lines
+from ottla.mirror.sentences import (
+    clusters_option,
+    failures_as_lines,
+    file_argument,
+    json_option,
+    named,
+    show,
+)
 from ottla.mirror.switch_cli import drill, failback, failover, verify
 from ottla.parent_process import in_thread_when_parent_ends
 
@@ -32,26 +38,15 @@ def mirror() -> None:
     """Mirror topics, groups and access from cluster to cluster, as MirrorMaker 2 does with the same file."""
 
 
-_file = click.argument("file", metavar="MM2.PROPERTIES")
-_clusters = click.option("--clusters", help="Only flows into these clusters: names, with commas between.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
 def _config(file: str) -> MirrorConfig:
     from ottla.mirror.config import read_config
 
     return read_config(Path(file))
 
 
-def _targets(clusters: str | None) -> list[str] | None:
-    if clusters is None:
-        return None
-    return [one for one in clusters.replace(",", " ").split() if one]
-
-
 @mirror.command()
-@_file
-@_clusters
+@file_argument
+@clusters_option
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--once", is_flag=True, help="Copy what is there, bring groups up to date, and end.")
 @click.option("--master", help="The Spark master that runs the lanes; none for threads of this process.")
@@ -61,7 +56,7 @@ def run(file: str, clusters: str | None, more: tuple[str, ...], once: bool, mast
         raise click.UsageError(f"what is '{more[0]}'? A mirror takes one file")
     with failures_as_lines():
         # Kafka's script takes several names after --clusters.
-        targets = _targets(" ".join((clusters or "", *more))) or None
+        targets = named(" ".join((clusters or "", *more))) or None
         run_mirror(_config(file), targets=targets, once=once, master=master)
 
 
@@ -114,28 +109,23 @@ def _watch(work: Mirror) -> None:
 
 
 @mirror.command()
-@_file
-@_clusters
-@_json
+@file_argument
+@clusters_option
+@json_option
 def plan(file: str, clusters: str | None, as_json: bool) -> None:
     """Say what each flow would mirror and make. Changes nothing."""
     from ottla.mirror.looking import plan_of
 
     with failures_as_lines():
         config = _config(file)
-        found = [plan_of(flow) for flow in config.flows_into(_targets(clusters)) if flow.enabled]
-        if as_json:
-            click.echo(json.dumps([one.as_dict() for one in found], indent=2))
-            return
-        for one in found:
-            for line in one.lines():
-                click.echo(line)
+        found = [plan_of(flow) for flow in config.flows_into(named(clusters)) if flow.enabled]
+        show(found, as_json=as_json)
 
 
 @mirror.command()
-@_file
-@_clusters
-@_json
+@file_argument
+@clusters_option
+@json_option
 def status(file: str, clusters: str | None, as_json: bool) -> None:
     """Show how far each partition is copied: lag in records and seconds."""
     from ottla.mirror.looking import status_of
@@ -143,33 +133,23 @@ def status(file: str, clusters: str | None, as_json: bool) -> None:
     with failures_as_lines():
         config = _config(file)
         now_ms = time.time_ns() // 1_000_000
-        found = [status_of(flow, now_ms) for flow in config.flows_into(_targets(clusters)) if flow.enabled]
-        if as_json:
-            click.echo(json.dumps([one.as_dict() for one in found], indent=2))
-            return
-        for one in found:
-            for line in one.lines():
-                click.echo(line)
+        found = [status_of(flow, now_ms) for flow in config.flows_into(named(clusters)) if flow.enabled]
+        show(found, as_json=as_json)
 
 
 @mirror.command()
-@_file
-@_clusters
+@file_argument
+@clusters_option
 @click.option("--group", required=True, help="The consumer group.")
-@_json
+@json_option
 def offsets(file: str, clusters: str | None, group: str, as_json: bool) -> None:
     """Show where a group stands at the source, and where that is at the target."""
     from ottla.mirror.looking import offsets_of
 
     with failures_as_lines():
         config = _config(file)
-        found = [offsets_of(flow, group) for flow in config.flows_into(_targets(clusters)) if flow.enabled]
-        if as_json:
-            click.echo(json.dumps([one.as_dict() for one in found], indent=2))
-            return
-        for one in found:
-            for line in one.lines():
-                click.echo(line)
+        found = [offsets_of(flow, group) for flow in config.flows_into(named(clusters)) if flow.enabled]
+        show(found, as_json=as_json)
 
 
 for _command in (verify, drill, failover, failback):

@@ -2,50 +2,41 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ottla.mirror.sentences import failures_as_lines
+from ottla.mirror.sentences import (
+    clusters_option,
+    failures_as_lines,
+    file_argument,
+    json_option,
+    named,
+    show,
+)
 
 if TYPE_CHECKING:
     from ottla.mirror.config import FlowConfig
-    from ottla.mirror.drill import Drill
-    from ottla.mirror.verify import Verification
 
 _Command = Callable[..., None]
-_file = click.argument("file", metavar="MM2.PROPERTIES")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_clusters = click.option("--clusters", help="Only flows into these clusters: names, with commas between.")
 
 
 def _flows(file: str, clusters: str | None) -> list[FlowConfig]:
     from ottla.mirror.config import read_config
 
-    targets = None if clusters is None else clusters.replace(",", " ").split()
-    return [flow for flow in read_config(Path(file)).flows_into(targets) if flow.enabled]
-
-
-def _show(found: list[Verification] | list[Drill], *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps([one.as_dict() for one in found], indent=2))
-        return
-    for one in found:
-        for line in one.lines():
-            click.echo(line)
+    return [flow for flow in read_config(Path(file)).flows_into(named(clusters)) if flow.enabled]
 
 
 @click.command()
-@_file
-@_clusters
+@file_argument
+@clusters_option
 @click.option("--full", is_flag=True, help="Compare every record.")
 @click.option(
     "--sample", type=click.IntRange(min=1), metavar="N", help="Compare N records of each partition."
 )
-@_json
+@json_option
 def verify(file: str, clusters: str | None, full: bool, sample: int | None, as_json: bool) -> None:
     """Compare both sides: topics, settings, access, groups and records.
 
@@ -57,16 +48,16 @@ def verify(file: str, clusters: str | None, full: bool, sample: int | None, as_j
         if full and sample:
             raise click.UsageError("--full compares every record: leave --sample out")
         found = [verify_flow(flow, full=full, sample=sample or 0) for flow in _flows(file, clusters)]
-        _show(found, as_json=as_json)
+        show(found, as_json=as_json)
     if any(one.differences for one in found):
         raise SystemExit(1)
 
 
 @click.command()
-@_file
-@_clusters
+@file_argument
+@clusters_option
 @click.option("--group", "groups", multiple=True, help="Only this group; may be repeated.")
-@_json
+@json_option
 def drill(file: str, clusters: str | None, groups: tuple[str, ...], as_json: bool) -> None:
     """Rehearse a failover: what each group would repeat or miss now, RPO and RTO.
 
@@ -80,13 +71,13 @@ def drill(file: str, clusters: str | None, groups: tuple[str, ...], as_json: boo
             drill_flow(flow, client_properties(Path(file), flow.target), groups or None)
             for flow in _flows(file, clusters)
         ]
-        _show(found, as_json=as_json)
+        show(found, as_json=as_json)
     if not all(one.passed for one in found):
         raise SystemExit(1)
 
 
 @click.command()
-@_file
+@file_argument
 @click.argument("source")
 @click.argument("target")
 @click.option("--force", is_flag=True, help="Even if the source does not answer, or is still in use.")
@@ -100,7 +91,7 @@ def failover(file: str, source: str, target: str, force: bool) -> None:
 
 
 @click.command()
-@_file
+@file_argument
 @click.argument("source")
 @click.argument("target")
 @click.option("--force", is_flag=True, help="Even if the cluster is still in use, or has records of its own.")
