@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ottla.connect.converters.base import Converter, SchemaAndValue
 from ottla.connect.converters.json_columns import json_column
+from ottla.connect.converters.json_encoders import Encode, encoder_of
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.arrow import schema_of_field
 from ottla.connect.data.java_text import Float32, Ordered, java_keys, to_json
@@ -109,6 +110,7 @@ class JsonConverter(Converter):
             )
         self._numeric = decimals == "NUMERIC"
         self._schema_texts: dict[Schema, str] = {}
+        self._encoders: dict[int, tuple[Schema, str, Encode, str]] = {}
         self._parsed_schemas: dict[str, Schema] = {}
         content = self.configs.get("schema.content")
         self._fixed = self.parse_schema(parse_json(content.encode())) if content else None
@@ -118,17 +120,37 @@ class JsonConverter(Converter):
     def from_connect(self, topic: str, schema: Schema | None, value: ConnectValue) -> bytes | None:
         if schema is None and value is None:
             return None
+        if schema is not None and value is not None:
+            head, encode, tail = self._prepared(schema)
+            return (head + encode(value) + tail).encode("utf-8", "replace")
         payload = to_json(self._json(schema, value))
         if not self._with_schemas:
             return payload.encode("utf-8", "replace")
         return f'{{"schema":{self._schema_text(schema)},"payload":{payload}}}'.encode("utf-8", "replace")
+
+    def _prepared(self, schema: Schema) -> tuple[str, Encode, str]:
+        """What stands before a payload, its encoder, and what stands behind it."""
+        found = self._encoders.get(id(schema))
+        if found is None:
+            if len(self._encoders) >= _MOST_CACHED:
+                self._encoders.clear()
+            head, tail = "", ""
+            if self._with_schemas:
+                head, tail = f'{{"schema":{self._schema_text(schema)},"payload":', "}"
+            encode = encoder_of(schema, self._one)
+            # The schema stays with its encoder, so that its id is not given to another one.
+            found = self._encoders[id(schema)] = (schema, head, encode, tail)
+        return found[1:]
+
+    def _one(self, schema: Schema, value: ConnectValue) -> str:
+        return to_json(self._json(schema, value))
 
     def from_column(self, field: pa.Field, column: pa.Array) -> pa.Array | None:
         """The bytes of a whole Arrow column; None if its values must be taken one by one."""
         head, tail = "", ""
         if self._with_schemas:
             head, tail = f'{{"schema":{self._schema_text(schema_of_field(field))},"payload":', "}"
-        return json_column(field, column, head, tail, lambda schema, one: to_json(self._json(schema, one)))
+        return json_column(field, column, head, tail, self._one)
 
     def _schema_text(self, schema: Schema | None) -> str:
         if schema is None:

@@ -246,6 +246,17 @@ class Struct:
         for name, value in (values or {}).items():
             self.put(name, value)
 
+    @classmethod
+    def of_values(cls, schema: Schema, values: list[ConnectValue]) -> Struct:
+        """A struct with a value for each field, in order. They are not checked: the caller knows that they fit."""
+        made = cls.__new__(cls)
+        made.schema, made._values = schema, values
+        return made
+
+    def values(self) -> list[ConnectValue]:
+        """The values as they were put, in the order of the fields. Not to be changed."""
+        return self._values
+
     def put(self, name: str, value: ConnectValue) -> Struct:
         """Sets a field; returns the struct."""
         at = self.schema.field(name)

@@ -122,14 +122,17 @@ class Chain:
 
     def to_row(self, record: ConnectRecord) -> Row | None:
         """The row of a record; None if it is dropped or skipped."""
-        changed = self._transforms.apply(record, self.tolerance)
-        if changed is None:
+        one = self._transforms.apply(record, self.tolerance) if self._transforms.stages else record
+        if one is None:
             return None
-        one = changed
         call = self.tolerance.call
-        good, headers = call(Stage.HEADER_CONVERTER, self._header_class, one, lambda: self._header_bytes(one))
-        if not good:
-            return None
+        headers: list[tuple[str, bytes | None]] | None = None
+        if one.headers.entries:
+            good, headers = call(
+                Stage.HEADER_CONVERTER, self._header_class, one, lambda: self._header_bytes(one)
+            )
+            if not good:
+                return None
         good, key = call(
             Stage.KEY_CONVERTER,
             self._key_class,

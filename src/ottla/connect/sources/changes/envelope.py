@@ -37,6 +37,7 @@ _SNAPSHOT: Final = Schema(
     },
 )
 _OPTIONAL_INT64: Final = schemas.optional(schemas.INT64)
+_NO_HEADERS: Final = Headers()
 _HEARTBEAT_KEY: Final = schemas.struct(
     [("serverName", schemas.STRING)], name="io.debezium.connector.common.ServerNameKey"
 )
@@ -75,7 +76,12 @@ class TableShape:
     row: Schema
     key: Schema | None
     envelope: Schema
-    key_names: tuple[str, ...] = ()
+    source: Schema
+    key_names: tuple[str, ...]
+    names: tuple[str, ...]
+    required: tuple[int, ...]
+    """The places of columns that may not be null."""
+    source_names: tuple[str, ...]
 
     @classmethod
     def of(
@@ -101,25 +107,37 @@ class TableShape:
             name=f"{topic}.Envelope",
             version=2,
         )
-        return cls(topic, row, key, envelope, tuple(keys))
+        return cls(
+            topic,
+            row,
+            key,
+            envelope,
+            source,
+            tuple(keys),
+            tuple(name for name, _ in columns),
+            tuple(at.index for at in row.fields if not at.schema.optional),
+            tuple(at.name for at in source.fields),
+        )
 
     def key_of(self, row: Mapping[str, ConnectValue]) -> Struct | None:
         """The key of a row."""
         if self.key is None:
             return None
-        return Struct(self.key, {name: row.get(name) for name in self.key_names})
+        return Struct.of_values(self.key, [row.get(name) for name in self.key_names])
 
     def struct_of(self, row: Mapping[str, ConnectValue] | None) -> Struct | None:
         """A row as a struct. Columns that the database did not send are empty, as Debezium has them."""
         if row is None:
             return None
-        made = Struct(self.row)
-        for at in self.row.fields:
-            value = row.get(at.name)
-            if value is None and not at.schema.optional:
-                value = empty(at.schema)
-            made.put(at.name, value)
-        return made
+        values = [row.get(name) for name in self.names]
+        for index in self.required:
+            if values[index] is None:
+                values[index] = empty(self.row.fields[index].schema)
+        return Struct.of_values(self.row, values)
+
+    def source_of(self, source: Mapping[str, ConnectValue]) -> Struct:
+        """The block `source`."""
+        return Struct.of_values(self.source, [source.get(name) for name in self.source_names])
 
 
 def empty(schema: Schema) -> ConnectValue:
@@ -184,19 +202,19 @@ def _record(
 ) -> SourceRecord:
     shape = change.shape
     now_ns = time.time_ns()
-    value = Struct(
-        shape.envelope,
-        {
-            "before": shape.struct_of(before),
-            "after": shape.struct_of(after),
-            "source": Struct(shape.envelope.field("source").schema, change.source),
-            "op": op,
-            "ts_ms": now_ns // 1_000_000,
-            "ts_us": now_ns // 1_000,
-            "ts_ns": now_ns,
-        },
-    )
-    headers = Headers()
+    # The order of the envelope's fields; types of columns give values that fit their schemas.
+    values = [
+        shape.struct_of(before),
+        shape.struct_of(after),
+        shape.source_of(change.source),
+        None,
+        op,
+        now_ns // 1_000_000,
+        now_ns // 1_000,
+        now_ns,
+    ]
+    value = Struct.of_values(shape.envelope, values)
+    headers = _NO_HEADERS
     if header is not None and shape.key is not None:
         headers = headers.add(header[0], header[1], shape.key)
     return SourceRecord(
