@@ -143,10 +143,10 @@ def _check_together(broker: BrokerConfig, values: TypedValues) -> None:
     if not values.bool("remote.storage.enable"):
         return
     if not broker.bool("remote.log.storage.system.enable"):
-        raise ConfigError.bad_value(
-            "remote.storage.enable",
-            "true",
-            "false, because remote.log.storage.system.enable is false in the broker",
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker: remote.storage.enable cannot be true "
+            "where remote.log.storage.system.enable is false.",
+            key="remote.storage.enable",
         )
     if "compact" in values.list("cleanup.policy"):
         raise ConfigError.bad_value("remote.storage.enable", "true", "false for a compacted topic")

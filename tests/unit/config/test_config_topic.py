@@ -72,7 +72,7 @@ def test_small_segments_for_tests_come_by_kafkas_internal_key():
             "Invalid value '5' for configuration segment.bytes: expected at least 1048576",
         ),
         ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, "at most max.compaction.lag.ms, 8"),
-        ({"remote.storage.enable": "true"}, "remote.log.storage.system.enable is false"),
+        ({"remote.storage.enable": "true"}, "Tiered Storage functionality is disabled in the broker"),
     ],
 )
 def test_a_bad_override_is_refused_with_kafkas_code(overrides, message):
