@@ -16,7 +16,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-kafka-suite pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-kafka-suite pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -107,6 +107,9 @@ chaos: setup  ## faults on three real nodes, with a checker: make chaos [MINUTES
 upgrade: setup  ## rolling restarts to an earlier commit and back under load: make upgrade [FROM=870c4b5] [CYCLES=2]
 	@rm -rf build/earlier && mkdir -p build/earlier && git archive $(or $(FROM),870c4b5) src | tar -x -C build/earlier
 	$(BIN)/python -m ottla.testing.chaos --minutes 30 --cycles $(or $(CYCLES),2) --mixed 0 --faults upgrade --old-source build/earlier/src
+
+soak: setup-spark  ## the chaos mix for hours with every part of the product, and a report with charts: make soak [HOURS=2]
+	$(BIN)/python -m ottla.testing.soak --hours $(or $(HOURS),2) $(if $(FAULTS),--faults $(FAULTS))
 
 exactly-once: setup  ## a million records copied in transactions on three brokers, 50 kills of them and 50 of the job
 	PYTHONPATH=tests $(BIN)/python -m chaos.exactly_once

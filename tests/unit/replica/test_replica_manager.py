@@ -31,6 +31,18 @@ def test_a_log_is_made_on_demand_when_a_record_comes_before(scene):
     assert scene.append("t", 1, b"b") == 1
 
 
+def test_older_metadata_of_a_partition_does_not_replace_newer(scene):
+    """The response to AlterPartition may come before the metadata record of the change before it."""
+    scene.create_topic("t", replicas=(1, 2))
+    scene.turn()
+    scene.change_partition("t", 0, partition_epoch=7, isr=(1,))
+    partition = scene.replicas.find(("t", 0))
+    scene.change_partition("t", 0, partition_epoch=6, isr=(1, 2), leader=2, leader_epoch=0)
+    assert (partition.partition_epoch, partition.is_leader, partition.in_sync.committed) == (7, True, (1,))
+    scene.change_partition("t", 0, partition_epoch=8, isr=(2,), leader=2, leader_epoch=1)
+    assert (partition.partition_epoch, partition.is_leader) == (8, False)
+
+
 def test_lookups_by_name_and_id(scene):
     topic_id = scene.create_topic("t", 2)
     partition = scene.replicas.find(("t", 1))

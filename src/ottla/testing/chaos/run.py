@@ -108,8 +108,12 @@ def run(
     plan: Plan,
     report: Callable[[str], None] = lambda line: None,
     enough: threading.Event | None = None,
+    beside: Callable[[Cluster], contextlib.AbstractContextManager[None]] | None = None,
 ) -> Verdict:
-    """Run the plan. The history stays in `plan.directory`. Setting `enough` ends the run early and cleanly."""
+    """Run the plan. The history stays in `plan.directory`. Setting `enough` ends the run early and cleanly.
+
+    `beside` runs more on the same cluster, from the start of the load to its end.
+    """
     enough = enough or threading.Event()
     plan.directory.mkdir(parents=True, exist_ok=True)
     history = plan.directory / "history.jsonl"
@@ -122,6 +126,8 @@ def run(
         for worker in workers:
             worker.start()
         stack.callback(_stop, workers)
+        if beside is not None:
+            stack.enter_context(beside(scene.cluster))
         try:
             if not recorder.wait_for_more(plan.between, _PROGRESS_S):
                 anomalies.append(Anomaly("no progress", "the load did not start"))
