@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
+
 import pytest
 
 from integration.mirror_world import (
     CODECS,
+    Content,
     assert_same_records,
     commit,
     committed,
+    connect,
     copy_once,
     keys,
     make_topic,
@@ -17,6 +23,9 @@ from integration.mirror_world import (
     records,
     transactions,
 )
+from ottla.mirror.config import mirror_config
+from ottla.mirror.formats import Heartbeat
+from ottla.mirror.mirror import Mirror
 from ottla.pipeline.writer import Place
 
 
@@ -58,3 +67,41 @@ def test_aborted_transactions_stay_behind_and_groups_point_to_the_same_record(wo
     for offset in range(0, end + 1, 3):
         position = committed(target, f"group-{offset}")[Place("A.orders", 0)]
         assert next_record(copies, position) == next_record(held, offset)
+
+
+@pytest.mark.slow
+def test_a_mirror_that_follows_finds_new_topics_and_sends_heartbeats(world):
+    source, target = world
+    make_topic(source, "orders")
+    given = keys(source, target, emit__heartbeats__enabled="true", refresh__topics__interval__seconds="1")
+    work = Mirror(mirror_config(given))
+    work.start()
+    cluster = connect(target)
+
+    def held(topic: str) -> list[Content]:
+        if topic not in {one.name for one in cluster.metadata(None).topics}:
+            return []
+        return [one for part in records(target, topic).values() for _, one in part]
+
+    def wait_for(condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 120
+        while not condition():
+            assert not work.failures, work.failures
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.1)
+
+    try:
+        produce(source, "orders", 20)
+        wait_for(lambda: len(held("A.orders")) == 20)
+        make_topic(source, "paid")
+        produce(source, "paid", 10)
+        wait_for(lambda: len(held("A.paid")) == 10)
+        wait_for(lambda: held("heartbeats") and held("A.heartbeats"))
+    finally:
+        work.stop()
+    for topic, flow in (("heartbeats", ("A", "B")), ("A.heartbeats", ("B", "A"))):
+        key, value, _, _ = held(topic)[0]
+        beat = Heartbeat.parse(key, value)
+        assert (beat.source, beat.target) == flow
+    cluster.close()
+    assert assert_same_records(source, "paid", target, "A.paid") == 10

@@ -170,15 +170,16 @@ class Lane:
                 except OffsetGone as gone:
                     self._gone(gone)
                     found = []
+                # A partition that stopped while its next read was under way takes no more.
+                found = [one for one in found if self._part(one).stopped is None]
                 for one in found:
-                    self._parts[Place(one.topic, one.partition)].read_to = one.next_offset
+                    self._part(one).read_to = one.next_offset
                 reading = next_read()
                 for one in found:
                     self._write(one)
                 self._writer.flush()
                 for one in found:
-                    part = self._parts[Place(one.topic, one.partition)]
-                    part.done = one.next_offset
+                    self._part(one).done = one.next_offset
         return [self._report(part) for part in self._parts.values()]
 
     def _positions(self) -> dict[Place, int]:
@@ -189,8 +190,11 @@ class Lane:
             if part.stopped is None and (until is None or part.read_to < until.get(place, 0))
         }
 
+    def _part(self, found: FetchedBatches) -> _Partition:
+        return self._parts[Place(found.topic, found.partition)]
+
     def _write(self, found: FetchedBatches) -> None:
-        part = self._parts[Place(found.topic, found.partition)]
+        part = self._part(found)
         part.source_end = max(part.source_end, found.last_stable_offset)
         for piece in pieces(found, self._share.max_batch_bytes[found.topic]):
             header = sealed(piece, self._share.identity, self._writer.sequence(part.remote))
