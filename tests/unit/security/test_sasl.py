@@ -28,7 +28,7 @@ def scram(nonce=SERVER_NONCE, find_token=None):
     return ScramServer("SCRAM-SHA-256", {"user": PENCIL}.get, find_token, b"node", nonce)
 
 
-def proof(server_first: bytes, bare: str, password: str, header: str = "n,,") -> str:
+def proof(server_first: bytes, bare: str, password: str, header: str = "n,,", nonce=None) -> str:
     """The client's final message, from RFC 5802 alone."""
     words = dict(part.split("=", 1) for part in server_first.decode().split(","))
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(words["s"]), int(words["i"]))
@@ -36,7 +36,7 @@ def proof(server_first: bytes, bare: str, password: str, header: str = "n,,") ->
 
     client_key = hmac.digest(salted, b"Client Key", "sha256")
     stored = hashlib.sha256(client_key).digest()
-    unproven = f"c={base64.b64encode(header.encode()).decode()},r={words['r']}"
+    unproven = f"c={base64.b64encode(header.encode()).decode()},r={nonce or words['r']}"
     said = f"{bare},{server_first.decode()},{unproven}".encode()
     signature = hmac.digest(stored, said, "sha256")
     return f"{unproven},p={base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()}"
@@ -132,6 +132,16 @@ def test_scram_refuses_a_changed_final_message(change):
     with pytest.raises(SaslFailed) as failed:
         server.evaluate(change(final).encode())
     assert failed.value.message is None
+    assert not server.complete
+
+
+def test_scram_refuses_a_proof_for_another_nonce():
+    """The client knows the password, and its proof fits what it says; but the nonce is not the one it was given."""
+    server = scram()
+    challenge = server.evaluate(f"n,,n=user,r={CLIENT_NONCE}".encode())
+    final = proof(challenge, f"n=user,r={CLIENT_NONCE}", "pencil", nonce="of-an-earlier-exchange")
+    with pytest.raises(SaslFailed):
+        server.evaluate(final.encode())
     assert not server.complete
 
 
