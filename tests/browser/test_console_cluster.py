@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from playwright.sync_api import expect
 
 from ottla.testing.cluster import running_cluster
+from ottla.wire.messages import AlterPartitionReassignmentsRequest
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +50,14 @@ def throttle(cluster, bytes_per_s):
     for each in resources:  # librdkafka takes one broker a call
         for done in admin.incremental_alter_configs([each]).values():
             done.result()
+
+
+def move(cluster, topic, replicas):
+    kind = AlterPartitionReassignmentsRequest
+    partition = kind.ReassignablePartition(partition_index=0, replicas=replicas)
+    request = kind(timeout_ms=30_000, topics=[kind.ReassignableTopic(name=topic, partitions=[partition])])
+    answer = cluster.ask(request, 0, timeout_s=60)
+    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
 
 
 def row(page, key):
@@ -104,5 +113,13 @@ def test_a_broker_that_is_lost_greys_out_its_own_rows_only_and_the_quorum_elects
     expect(row(page, lost)).to_have_class(re.compile("stale"), timeout=LONG)
     for other in {1, 2, 3} - {lost}:
         expect(row(page, other)).not_to_have_class(re.compile("stale"))
+
+    # A move to the lost broker waits for it, and is shown meanwhile.
+    cluster.create_topic("left", assignments=[[next(iter({1, 2, 3} - {lost}))]])
+    move(cluster, "left", [lost])
+    page.goto(f"{console.url}/moves")
+    expect(row(page, "left-0")).to_contain_text(str(lost))
     cluster.restart(lost)
+    expect(page.locator("main")).to_contain_text("Nothing is being moved.", timeout=LONG)
+    page.goto(f"{console.url}/nodes")
     expect(row(page, lost)).not_to_have_class(re.compile("stale"), timeout=LONG)

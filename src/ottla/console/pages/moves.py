@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.admin.log_dirs import describe_log_dirs
@@ -20,15 +21,23 @@ if TYPE_CHECKING:
     from ottla.admin.cluster import Cluster
     from ottla.admin.partitions import Partition
 
+_logger = logging.getLogger(__name__)
+
 AREAS.append(Area("moves", "Moves", "moves", key="m"))
 
 
 def _sizes(
     cluster: Cluster, brokers: list[int], partitions: list[Partition]
 ) -> dict[tuple[int, Partition], int]:
+    """The sizes of replicas. Those of a broker that does not answer are left out: moves often lead away from one."""
     found: dict[tuple[int, Partition], int] = {}
     for broker in brokers:
-        for directory in describe_log_dirs(cluster, broker, partitions).results:
+        try:
+            answer = describe_log_dirs(cluster, broker, partitions)
+        except ApiException as error:
+            _logger.info("Broker %d does not tell the sizes of its replicas: %s", broker, error.message)
+            continue
+        for directory in answer.results:
             for topic in directory.topics:
                 for each in topic.partitions:
                     found[broker, (topic.name, each.partition_index)] = each.partition_size
@@ -39,7 +48,8 @@ def _sizes(
 async def moves(view: View) -> Values:
     """Reassignments in progress."""
     found = await view.cluster.call(list_reassignments)
-    brokers = sorted({each for move in found.values() for each in [*move.replicas]})
+    silent = {each.node_id for each in view.state.nodes.values() if each.fenced or not each.answers}
+    brokers = sorted({each for move in found.values() for each in move.replicas if each not in silent})
     sizes = await view.cluster.call(_sizes, brokers, list(found)) if found else {}
     rows = []
     for partition, move in sorted(found.items()):
