@@ -131,6 +131,18 @@ def _connectors() -> Iterable[PluginSpec]:
         "com.redis.kafka.connect.RedisSinkConnector",
     ):
         yield PluginSpec(name, "sink", "ottla.connect.sinks.redis:RedisSink", version="0.0.9", extra="redis")
+    for kind, where in (
+        ("Csv", "SpoolDirCsv"),
+        ("Json", "SpoolDirJson"),
+        ("SchemaLessJson", "SpoolDirSchemaLessJson"),
+        ("LineDelimited", "SpoolDirLines"),
+    ):
+        yield PluginSpec(
+            f"com.github.jcustenborder.kafka.connect.spooldir.SpoolDir{kind}SourceConnector",
+            "source",
+            f"ottla.connect.sources.spool_dir:{where}",
+            version="2.0.67",
+        )
     for name, where, extra in (
         ("postgresql.PostgresConnector", "postgres:PostgresChanges", "postgres"),
         ("mysql.MySqlConnector", "mysql:MySqlChanges", "mysql"),
