@@ -131,6 +131,9 @@ def _connectors() -> Iterable[PluginSpec]:
         "com.redis.kafka.connect.RedisSinkConnector",
     ):
         yield PluginSpec(name, "sink", "ottla.connect.sinks.redis:RedisSink", version="0.0.9", extra="redis")
+    for vendor in ("aiven.kafka", "confluent"):
+        name = f"io.{vendor}.connect.http.HttpSinkConnector"
+        yield PluginSpec(name, "sink", "ottla.connect.sinks.http:HttpSink", version="0.8.0")
     for kind, where in (
         ("Csv", "SpoolDirCsv"),
         ("Json", "SpoolDirJson"),
