@@ -23,6 +23,7 @@ from integration.mirror_world import (
     records,
     write_file,
 )
+from ottla.admin.acls import Entry, Pattern, create_acls, describe_acls
 from ottla.admin.configs import describe_configs
 from ottla.admin.partitions import delete_records
 from ottla.admin.topics import delete_all_of
@@ -30,7 +31,7 @@ from ottla.cli.main import main
 from ottla.mirror.config import mirror_config
 from ottla.mirror.mirror import Mirror
 from ottla.pipeline.writer import Place
-from ottla.wire.enums import ConfigResourceType
+from ottla.wire.enums import AclOperation, AclPermissionType, ConfigResourceType, PatternType, ResourceType
 
 DEADLINE_S = 60.0
 
@@ -229,3 +230,24 @@ def test_a_partition_that_begins_late_gets_the_same_offsets(world, policy):
     assert producer.flush(60) == 0
     copy_once(given)
     assert records(source, "orders") == records(target, "A.orders")
+
+
+def test_readers_of_a_topic_may_read_its_copy(start_ottla_broker):
+    secured = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    source = start_ottla_broker("source", secured).bootstrap
+    target = start_ottla_broker("target", secured).bootstrap
+    make_topic(source, "orders")
+    reads = Entry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW)
+    writes = reads._replace(operation=AclOperation.WRITE)
+    pattern = Pattern(ResourceType.TOPIC, "orders", PatternType.LITERAL)
+    cluster = connect(source)
+    for result in create_acls(cluster, [(pattern, reads), (pattern, writes)]).results:
+        assert not result.error_code, result.error_message
+    cluster.close()
+    copy_once(keys(source, target))
+    cluster = connect(target)
+    assert describe_acls(cluster) == {pattern._replace(name="A.orders"): [reads]}
+    cluster.close()
