@@ -97,6 +97,7 @@ class BrokerLifecycle:
         self._failed_directories: dict[bytes, Timer | None] = {}
         """Failed directories. The timer runs until the controller knows."""
         self._is_registered = False
+        self._last_refusal = ""
         self._fenced = True
         """The last state that the controller reported."""
         self._ready = True
@@ -190,8 +191,12 @@ class BrokerLifecycle:
         self._heartbeat_now()
 
     def _registration_failed(self, error: ApiException) -> None:
-        _logger.warning(
-            "The registration of broker %d failed: %s", self._registration.broker_id, error.message
+        # It is sent again ten times a second: a node that comes back waits for the end of its old session, and one
+        # line is enough for that.
+        level = logging.DEBUG if error.message == self._last_refusal else logging.WARNING
+        self._last_refusal = error.message
+        _logger.log(
+            level, "The registration of broker %d failed: %s", self._registration.broker_id, error.message
         )
         self._schedule(_RETRY_S, self._send_registration)
 

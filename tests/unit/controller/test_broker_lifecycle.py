@@ -146,6 +146,31 @@ def test_heartbeats_go_on_after_a_failure(clock: VirtualClock) -> None:
     assert len(beats) == 4
 
 
+def test_a_registration_that_is_refused_again_and_again_is_one_line(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[Any] = []
+
+    def send(request: Any, done: Any, failed: Any, *, timeout_s: float) -> None:
+        sent.append(request)
+        code = ErrorCode.DUPLICATE_BROKER_REGISTRATION if len(sent) < 5 else ErrorCode.NOT_CONTROLLER
+        failed(ApiException(code, code.name))
+
+    lifecycle = BrokerLifecycle(
+        clock,
+        registration=registration(1),
+        send=send,
+        metadata_offset=lambda: 7,
+        heartbeat_interval_ms=2000,
+    )
+    lifecycle.start(pytest.fail)
+    clock.advance(1)
+    lifecycle.stop()
+    assert len(sent) > 5
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [line.rpartition(" ")[2] for line in lines] == ["DUPLICATE_BROKER_REGISTRATION", "NOT_CONTROLLER"]
+
+
 class Recorder:
     """A channel to the controller that the test answers for."""
 
