@@ -134,11 +134,14 @@ def everything(broker: BrokerProcess) -> list[list[int]]:
     return found
 
 
-def begin_group(broker: BrokerProcess) -> None:
+def begin_group(broker: BrokerProcess, topic: str = TOPIC) -> None:
     """Give the group a position at the beginning: from here on it never resets."""
+    if topic != TOPIC:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": GROUP})
     consumer.commit(
-        offsets=[TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)], asynchronous=False
+        offsets=[TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)], asynchronous=False
     )
     consumer.close()
 
@@ -188,6 +191,13 @@ def test_there_and_back(clusters: TwoClusters) -> None:
     differs = clusters.mirror("verify")
     assert differs.exit_code == 1 and "retention.ms=1234567" in differs.output
     set_retention(b, None)
+
+    # A group in a topic that is not copied yet could not move at all.
+    begin_group(a, "later")
+    code, found = clusters.drill()
+    assert code == 1
+    problems = {one["topic"]: one["problem"] for one in found["positions"]}  # type: ignore[attr-defined]
+    assert problems["later"] == "it is not copied yet"
 
     consumer = member(a)
     while not consumer.assignment():

@@ -12,11 +12,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from ottla.admin.cluster import Cluster
-from ottla.admin.groups import committed_offsets
+from ottla.admin.groups import committed_offsets, list_consumer_groups
 from ottla.mirror.comparing import next_record, records_of, require_notes, same_record
 from ottla.mirror.config import FlowConfig
 from ottla.mirror.groups import Copy, GroupPosition, group_positions
 from ottla.mirror.looking import copies_of, status_of
+from ottla.mirror.topics import mirrored_topics
 from ottla.pipeline.writer import Place
 
 _CONSUMER_S: Final = 30.0
@@ -102,7 +103,10 @@ def drill_flow(flow: FlowConfig, client: Mapping[str, str], groups: Iterable[str
             one for one in group_positions(flow, source, copies) if wanted is None or one.group in wanted
         ]
         with_target = _with_target(target, found)
-        positions = tuple(_position((source, target), one, copies[one.place]) for one in with_target)
+        positions = [_position((source, target), one, copies[one.place]) for one in with_target]
+        positions += [
+            one for one in _not_copied(flow, source, copies) if wanted is None or one.group in wanted
+        ]
         rto_s: dict[str, float] = {}
         for group in dict.fromkeys(one.group for one in with_target):
             took = first_read_s([one for one in with_target if one.group == group], client)
@@ -112,7 +116,21 @@ def drill_flow(flow: FlowConfig, client: Mapping[str, str], groups: Iterable[str
         source.close()
         target.close()
     status = status_of(flow, time.time_ns() // 1_000_000)
-    return Drill(flow.name, positions, status.lag, status.lag_s, rto_s)
+    return Drill(flow.name, tuple(positions), status.lag, status.lag_s, rto_s)
+
+
+def _not_copied(flow: FlowConfig, source: Cluster, copies: Mapping[Place, Copy]) -> list[PositionDrill]:
+    """Positions in partitions that the mirror has not begun with: their groups cannot move at all."""
+    topics, wanted = mirrored_topics(flow, source), flow.group_filter()
+    return [
+        PositionDrill(
+            listed.group_id, topic, partition, committed.offset, None, None, problem="it is not copied yet"
+        )
+        for listed in list_consumer_groups(source)
+        if listed.group_id in wanted
+        for (topic, partition), committed in committed_offsets(source, listed.group_id).items()
+        if topic in topics and Place(topic, partition) not in copies
+    ]
 
 
 def _with_target(target: Cluster, positions: Iterable[GroupPosition]) -> list[GroupPosition]:
