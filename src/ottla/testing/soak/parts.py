@@ -22,12 +22,13 @@ from ottla.testing.ports import free_ports
 from ottla.testing.registry import RegistryProcess
 
 _EACH_S: Final = 1.0
-_SOURCE: Final = """name=soak-orders
-connector.class=io.confluent.kafka.connect.datagen.DatagenConnector
-kafka.topic=soak-orders
-quickstart=orders
-max.interval=50
-"""
+_NOT_FOUND: Final = 404
+_SOURCE: Final = {
+    "connector.class": "io.confluent.kafka.connect.datagen.DatagenConnector",
+    "kafka.topic": "soak-orders",
+    "quickstart": "orders",
+    "max.interval": "50",
+}
 
 
 class Parts:
@@ -66,8 +67,24 @@ class Parts:
             with urllib.request.urlopen(request, timeout=10) as answer:
                 answer.read()
                 return True
-        except (OSError, urllib.error.URLError):
-            return False
+        except urllib.error.HTTPError as error:
+            error.close()
+            if name == "connect" and error.code == _NOT_FOUND:
+                self._create(address)
+        except OSError:
+            pass
+        return False
+
+    def _create(self, address: str) -> None:
+        """Create the connector, which the worker refuses until it has joined its group."""
+        request = urllib.request.Request(
+            address.replace("/status", "/config"),
+            json.dumps(_SOURCE).encode(),
+            {"Content-Type": "application/json"},
+            method="PUT",
+        )
+        with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=10) as answer:
+            answer.read()
 
     def run(self) -> None:
         while not self._stopping.wait(_EACH_S):
@@ -85,7 +102,7 @@ def running_parts(cluster: Cluster, directory: Path) -> Iterator[Parts]:
         registry = stack.enter_context(RegistryProcess(cluster.bootstrap))
         parts.add("registry", registry.pid, registry.url)
         connect_port, console_port = free_ports(2)
-        worker, source = directory / "worker.properties", directory / "orders.properties"
+        worker = directory / "worker.properties"
         converter = "org.apache.kafka.connect.storage.StringConverter"
         worker.write_text(
             f"bootstrap.servers={cluster.bootstrap}\ngroup.id=soak-connect\n"
@@ -93,9 +110,8 @@ def running_parts(cluster: Cluster, directory: Path) -> Iterator[Parts]:
             f"listeners=http://127.0.0.1:{connect_port}\nexactly.once.source.support=enabled\n"
             + "".join(f"{name}.storage.topic=soak-{name}\n" for name in ("config", "offset", "status"))
         )
-        source.write_text(_SOURCE)
         for name, port, words in (
-            ("connect", connect_port, ["connect", "run", str(worker), str(source)]),
+            ("connect", connect_port, ["connect", "run", str(worker)]),
             (
                 "console",
                 console_port,
