@@ -119,6 +119,24 @@ def test_counts_are_those_of_the_interpreter(make: Callable[[], StreamsBuilder])
         assert all(len(last_of(output)) == len(output) for output in on_spark)
 
 
+def test_nulls_and_bytes_that_are_no_text_are_counted_as_by_the_interpreter() -> None:
+    def make() -> StreamsBuilder:
+        b = StreamsBuilder()
+        b.stream("in", on_error="skip").group_by_key().count(store="keys").to_stream().map_values(str).to(
+            "out"
+        )
+        return b
+
+    plain = [(b"k", b"v"), (b"k", None), (None, b"v"), (b"l", None), ("é".encode(), b"v"), (b"k", b"w")]
+    broken = [*plain, (b"\xff", b"v"), (b"k", b"\xff"), (b"k", b"x")]
+    given = [
+        [Arrived("in", 0, at, key, value, 90 - at) for at, (key, value) in enumerate(records)]
+        for records in (plain, broken, plain)
+    ]
+    counted = FakeCounts(plan_for_spark(make().build()), Tasks.spread(1, 2))
+    assert [last_of(counted.run(batch)) for batch in given] == interpreted(make, given)
+
+
 def test_a_key_in_two_partitions_is_counted_in_each_unless_the_stream_is_regrouped() -> None:
     given = batches(seed=1)
     alone = FakeCounts(plan_for_spark(by_key().build()), Tasks.spread(3, 2))
