@@ -121,7 +121,7 @@ def running_parts(cluster: Cluster, directory: Path) -> Iterator[Parts]:
             log = stack.enter_context((directory / f"{name}.log").open("wb"))
             process = subprocess.Popen([sys.executable, "-m", "ottla", *words], stdout=log, stderr=log)
             stack.callback(_end, process)
-            path = "/connectors/soak-orders/status" if name == "connect" else "/health"
+            path = "/connectors/soak-orders/status" if name == "connect" else "/health/ready"
             parts.add(name, process.pid, f"http://127.0.0.1:{port}{path}")
         thread = threading.Thread(target=parts.run, name="soak-parts")
         thread.start()
