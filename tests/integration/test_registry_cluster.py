@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 
 import pytest
@@ -72,7 +73,9 @@ def schema(number: int) -> str:
     return json.dumps({"type": "record", "name": f"R{number}", "fields": []})
 
 
-def test_killing_the_leader_loses_no_schema_and_gives_no_id_twice(ottla_broker):
+@pytest.mark.parametrize("turn", range(int(os.environ.get("OTTLA_TEST_REGISTRY_KILLS", "1"))))
+def test_killing_the_leader_loses_no_schema_and_gives_no_id_twice(ottla_broker, turn):
+    """Once in the tests; OTTLA_TEST_REGISTRY_KILLS=10 repeats it."""
     arguments = ("--session-timeout-ms", "6000")
     registries = [RegistryProcess(ottla_broker.bootstrap, *arguments).start() for _ in range(3)]
     acknowledged: dict[int, int] = {}

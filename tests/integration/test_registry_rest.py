@@ -122,6 +122,10 @@ def test_errors_have_confluents_numbers(http, method, path, body, expected):
     assert len(answer["message"]) > 5
 
 
+def test_an_empty_schema_is_named_as_confluent_names_it(http):
+    assert http.register("empty", "  ") == (422, {"error_code": 42201, "message": "Empty schema"})
+
+
 def test_soft_and_hard_deletes(http):
     for schema in (V1, V2):
         http.register("gone", schema)

@@ -360,6 +360,8 @@ class Registry:
                 connection.request(method, urlsplit(url).path.rstrip("/") + path, data, self._headers())
                 response = connection.getresponse()
                 raw = response.read(_MAX_ANSWER_BYTES)
+                if response.length:
+                    raise http.client.IncompleteRead(raw, response.length)
                 return response.status, json.loads(raw or b"null")
             except (OSError, http.client.HTTPException):
                 connection.close()

@@ -32,6 +32,9 @@ def forward(leader: Identity, request: Request) -> Answer:
         connection.request(request.method, request.target, request.body or None, headers)
         response = connection.getresponse()
         body = response.read(MAX_BODY_BYTES)
+        if response.length:
+            # A leader that dies inside its answer has said nothing: a part of one must not pass for it.
+            raise http.client.IncompleteRead(body, response.length)
         return Answer(None, response.status, body, response.getheader("content-type"))
     except (OSError, http.client.HTTPException) as error:
         raise forwarding_failed(f"{leader.url} does not answer ({error})") from None

@@ -408,8 +408,10 @@ def _page(request: Request, found: list[T]) -> list[T]:
 def proposal(body: JsonObject) -> Proposal:
     """The schema in a request's body."""
     text = body.get("schema")
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str):
         raise invalid_schema("the body has no schema: send it as a string under the key 'schema'")
+    if not text.strip():
+        raise RegistryError(422, 42201, "Empty schema")
     given = body.get("references") or []
     if not isinstance(given, list):
         raise invalid_schema("references must be a list")
