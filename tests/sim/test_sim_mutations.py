@@ -22,7 +22,7 @@ SHORTEST = {
     "keep-aborted-offsets": ("slow-network", "t0,x0,x1", 4),
     "show-unstable-offsets": ("hold-client", "t0,x0,x1", 12),
 }
-"""The faults, clients and seconds that reveal it soonest; docs/GUARANTEES.md lists all faults."""
+"""The faults, clients and seconds that reveal it soonest; docs/explanation/guarantees.md lists all faults."""
 
 
 @pytest.mark.slow
