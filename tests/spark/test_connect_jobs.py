@@ -1,6 +1,16 @@
-"""Large cycles of a source run as Spark jobs, and write what small ones write."""
+"""Large cycles run as Spark jobs, and write what small ones write."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from pyspark import cloudpickle
 
 from integration.connect_rest import eventually, running_worker
+from ottla.connect.sinks import files
+from ottla.connect.sinks.file_writer import FilesWriter
 
 
 def test_a_large_file_goes_through_spark_and_equals_the_resident_run(spark, ottla_kafka, name, tmp_path):
@@ -26,3 +36,57 @@ def test_a_large_file_goes_through_spark_and_equals_the_resident_run(spark, ottl
             jobs = rest.call("GET", f"/ottla/connectors/{topic}")[1]["spark_jobs"]
             assert (jobs > 0) == (master != "none")
         assert [one.value() for one in ottla_kafka.read(topic)] == lines
+
+
+class KilledOnce(FilesWriter):
+    """Its first task dies when its files are there and nobody knows of them yet."""
+
+    flag: str
+
+    def write(self, cycle, records, refuse):
+        number = super().write(cycle, records, refuse)
+        try:
+            os.close(os.open(self.flag, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return number
+        os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+
+def test_a_files_sink_writes_a_backlog_in_jobs_and_a_killed_task_repeats_nothing(
+    spark, ottla_kafka, name, tmp_path, monkeypatch
+):
+    topic = ottla_kafka.make(name("backlog"), partitions=3)
+    sent = {(number % 3, number) for number in range(9_000)}
+    for partition in range(3):
+        rows = [{"id": number, "pad": "x" * 60} for at, number in sorted(sent) if at == partition]
+        ottla_kafka.fill(topic, [(None, json.dumps(row)) for row in rows], partition)
+    monkeypatch.setattr(KilledOnce, "flag", str(tmp_path / "killed"), raising=False)
+    monkeypatch.setattr(files, "FilesWriter", KilledOnce)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    keys = {"ottla_spark_master": "local[2]", "client_id": topic, "ottla_inline_max_bytes": "100000"}
+    folder = tmp_path / "out"
+    with running_worker(ottla_kafka.bootstrap, **keys, ottla_restart_backoff_ms="100") as rest:
+        rest.create(
+            topic,
+            connector_class="FilesSink",
+            topics=topic,
+            store_url=str(folder),
+            format_class="json",
+            value_converter="org.apache.kafka.connect.json.JsonConverter",
+            value_converter_schemas_enable="false",
+        )
+        eventually(lambda: _ends(rest, topic) == {0: 3000, 1: 3000, 2: 3000}, 180)
+        assert rest.call("GET", f"/ottla/connectors/{topic}")[1]["spark_jobs"] > 0
+    assert (tmp_path / "killed").exists()
+    written = [
+        (int(path.name.split("+")[1]), json.loads(line)["id"])
+        for path in Path(folder).rglob("*+*.json")
+        for line in path.read_text().splitlines()
+    ]
+    assert len(written) == len(sent) and set(written) == sent
+
+
+def _ends(rest, topic):
+    found = rest.call("GET", f"/connectors/{topic}/offsets")[1]["offsets"]
+    return {one["partition"]["kafka_partition"]: one["offset"]["kafka_offset"] for one in found}

@@ -216,6 +216,12 @@ class SinkWriter(ABC):
     If not, the ranges of a cycle are recorded before it is written, and repeated after a crash.
     """
 
+    parallel: ClassVar[bool] = False
+    """Whether tasks may write the ranges of a cycle side by side, and a lost task's range once more.
+
+    A second write of a range must then leave the same as the first, also while the first still runs.
+    """
+
     def positions(self, places: Iterable[Place], lineage: int) -> Mapping[Place, int]:
         """The next offsets that the target itself has recorded, if it keeps them with the data."""
         return {}

@@ -23,7 +23,7 @@ from ottla.connect.failures import TaskFailed
 from ottla.connect.offsets import group_of, lineage_of
 from ottla.connect.run.chain import Chain
 from ottla.connect.run.context import RunContext
-from ottla.connect.spi import Place, Range, SinkConnector, SinkCycle, SinkWriter
+from ottla.connect.spi import Place, Range, SinkConnector, SinkCycle, SinkWriter, Written
 from ottla.pipeline.decoding import decode
 from ottla.pipeline.failures import SinkFenced
 from ottla.pipeline.fetching import (
@@ -66,6 +66,11 @@ class SinkRun:
         self._lineage = 0
         self._number = 0
         self._intended: tuple[Range, ...] = ()
+        self._isolation = READ_COMMITTED
+        self._jobs = False
+        """Whether large cycles become Spark jobs."""
+        self._ends: dict[WriterPlace, int] = {}
+        """Where partitions ended when the last job was planned."""
 
     def start(self) -> None:
         """Fences older runs, finds the positions, and connects."""
@@ -75,12 +80,18 @@ class SinkRun:
         self._driver.begin(marks=False)
         self._brokers = self._driver.brokers
         isolation = context.config.get("consumer.override.isolation.level", "read_committed")
+        self._isolation = READ_UNCOMMITTED if isolation == "read_uncommitted" else READ_COMMITTED
+        self._writer = self._connector.writer()
+        # Dead letters are written by the driver, which tasks of a job do not reach.
+        self._jobs = (
+            context.spark is not None and self._writer.parallel and not self._chain.tolerance.keep_failures
+        )
+        most = min(context.limit.bytes, context.inline_max_bytes) if self._jobs else context.limit.bytes
         self._fetcher = Fetcher(
             self._brokers,
-            isolation=READ_UNCOMMITTED if isolation == "read_uncommitted" else READ_COMMITTED,
-            limits=FetchLimits(max_bytes=context.limit.bytes, partition_max_bytes=context.limit.bytes),
+            isolation=self._isolation,
+            limits=FetchLimits(max_bytes=most, partition_max_bytes=most),
         )
-        self._writer = self._connector.writer()
         self._find_positions(first=True)
 
     # -- positions
@@ -141,22 +152,45 @@ class SinkRun:
         if not self._positions:
             return False
         began = time.monotonic()
-        if self._intended:
-            parts = self._intended_parts()
-            ranges = self._intended
-            number = self._number
-        else:
+        parts: list[FetchedBatches] = []
+        number, ranges = self._number, self._intended
+        if not ranges:
             parts = self._poll()
             if not parts:
                 return False
-            ranges = tuple(Range(part.topic, part.partition, part.start, part.next_offset) for part in parts)
-            number = self._number + 1
+            number += 1
+            ranges = self._large_ranges(parts)
+        as_job = bool(ranges) and self._jobs
+        if ranges and not as_job:
+            parts = self._intended_parts()
+        ranges = ranges or tuple(
+            Range(part.topic, part.partition, part.start, part.next_offset) for part in parts
+        )
         cycle = SinkCycle(self._context.name, self._lineage, number, ranges)
-        records = self._run_cycle(cycle, parts)
+        records = self._run_cycle(cycle, parts, as_job=as_job)
         self._context.progress.cycle(records, time.monotonic() - began)
         self._context.progress.skipped = self._chain.tolerance.skipped
-        self._context.progress.lag = self._lag(parts)
+        self._context.progress.lag = self._lag_after_job() if as_job else self._lag(parts)
         return True
+
+    def _large_ranges(self, parts: list[FetchedBatches]) -> tuple[Range, ...]:
+        """The ranges of a cycle that is worth a job: what waits in all partitions, up to the limit. Else none."""
+        if not self._jobs:
+            return ()
+        each = sum(len(part.data) for part in parts) / sum(part.next_offset - part.start for part in parts)
+        behind = sum(max(0, part.high_watermark - part.start) for part in parts)
+        if each * behind <= self._context.inline_max_bytes:
+            return ()
+        assert self._brokers is not None
+        wanted = dict.fromkeys(self._positions, LATEST)
+        ends = list_offsets(self._brokers, wanted, isolation=self._isolation, timeout_s=60.0)
+        self._ends = ends
+        waiting = {place: end for place, end in ends.items() if end > self._positions[place]}
+        most = max(1, int(self._context.limit.bytes / each / max(1, len(waiting))))
+        return tuple(
+            Range(*place, self._positions[place], min(end, self._positions[place] + most))
+            for place, end in sorted(waiting.items())
+        )
 
     def _poll(self) -> list[FetchedBatches]:
         assert self._fetcher is not None
@@ -174,15 +208,18 @@ class SinkRun:
         wanted = [OffsetRange(one.topic, one.partition, one.start, one.end) for one in self._intended]
         return list(self._fetcher.ranges(wanted))
 
-    def _run_cycle(self, cycle: SinkCycle, parts: list[FetchedBatches]) -> int:
+    def _run_cycle(self, cycle: SinkCycle, parts: list[FetchedBatches], *, as_job: bool) -> int:
         driver, writer = self._driver, self._writer
         assert driver is not None and writer is not None
         if not writer.idempotent and not self._intended:
             self._intend(driver, cycle)
-        messages: list[object] = []
+        messages: list[Written] = []
         counter = _Counter()
         try:
-            messages.append(writer.write(cycle, counter.counted(self._records(parts)), self._refuse))
+            if as_job:
+                messages, counter.count = self._run_job(cycle, writer)
+            else:
+                messages.append(writer.write(cycle, counter.counted(self._records(parts)), self._refuse))
             writer.commit(cycle, messages)
         except BaseException:
             self._chain.tolerance.take_failures()
@@ -194,6 +231,19 @@ class SinkRun:
         for one in cycle.ranges:
             self._positions[WriterPlace(one.topic, one.partition)] = one.end
         return counter.count
+
+    def _run_job(self, cycle: SinkCycle, writer: SinkWriter) -> tuple[list[Written], int]:
+        from ottla.connect.run.jobs import SinkJob
+
+        context = self._context
+        assert context.spark is not None
+        kind = type(self._connector).__name__
+        job = SinkJob(writer, cycle, context.chain, context.settings, self._isolation, kind)
+        messages, records, size, skipped = job.run(context.spark())
+        context.progress.jobs += 1
+        context.progress.bytes += size
+        self._chain.tolerance.skipped += skipped
+        return messages, records
 
     def _records(self, parts: list[FetchedBatches]) -> Iterator[SinkRecord]:
         for part in parts:
@@ -240,6 +290,10 @@ class SinkRun:
 
     def _lag(self, parts: list[FetchedBatches]) -> str:
         behind = sum(max(0, part.high_watermark - part.next_offset) for part in parts)
+        return f"{behind} records"
+
+    def _lag_after_job(self) -> str:
+        behind = sum(max(0, end - self._positions.get(place, end)) for place, end in self._ends.items())
         return f"{behind} records"
 
     def wait(self) -> None:

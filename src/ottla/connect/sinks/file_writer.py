@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import secrets
 import zoneinfo
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -59,7 +60,8 @@ class LocalTarget(Target):
         full = self._folder / path
         try:
             full.parent.mkdir(parents=True, exist_ok=True)
-            temporary = full.with_name(f".{full.name}.new")
+            # A task that was given up may still write the same file.
+            temporary = full.with_name(f".{full.name}.{secrets.token_hex(4)}.new")
             with temporary.open("wb") as file:
                 file.write(data)
                 file.flush()
@@ -146,6 +148,8 @@ def target_of(values: ConfigValues) -> Target:
 
 class FilesWriter(SinkWriter):
     """Writes the files of one connector. Not idempotent: the framework repeats the same ranges after a crash."""
+
+    parallel = True  # a range gives the same files each time, and each takes its name whole
 
     def __init__(self, values: ConfigValues) -> None:
         self._values = dict(values)
