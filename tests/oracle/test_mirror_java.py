@@ -236,9 +236,13 @@ def test_mirrormaker_goes_on_from_our_notes_and_we_from_its(start_ottla_broker, 
     given = java_keys(source, target)
     copy_once(given)
     assert assert_same_records(source, "orders", target, "A.orders") == 220
-    with mirror_maker(tmp_path, given) as process:
+    beside = start_ottla_broker("beside").bootstrap
+    both = {"clusters": "A, B, C", "C.bootstrap.servers": beside, "A->C.enabled": "true"}
+    with mirror_maker(tmp_path, given | both) as process:
         produce(source, "orders", 100, start=1000)
         copied_by(process, target, "A.orders", 320)
+        copied_by(process, beside, "A.orders", 320)
+    assert assert_same_records(source, "orders", beside, "A.orders") == 320, "MirrorMaker's own copy"
     produce(source, "orders", 50, start=2000)
     copy_once(given)
     assert assert_same_records(source, "orders", target, "A.orders") == 370
