@@ -6,10 +6,10 @@ A comment in front of a block changes how it is run:
     <!-- run: background -->        it is left running until the page ends
     <!-- run: fails -->             it ends with another exit code than 0
 
-`<!-- page: broker -->` gives a page a broker on localhost:9092, `postgres` a PostgreSQL on port 5432; `spark` says
-that it needs Spark, `slow` that it takes more than a second or two. A block with a title (```` ```python
-title="app.py" ````) is a file that the page saves. An `output` block is what the block before it prints; `...` stands
-for anything.
+`<!-- page: broker -->` gives a page a broker on localhost:9092, `kafka` one of Apache Kafka, `postgres` a PostgreSQL on
+port 5432; `spark` says that it needs Spark, `slow` that it takes more than a second or two. A block with a title
+(```` ```python title="app.py" ````) is a file that the page saves. An `output` block is what the block before it
+prints; `...` stands for anything.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Block:
 
 
 def needs(page: Path) -> set[str]:
-    """What the page says of itself: `broker`, `postgres`, `spark`, `slow`."""
+    """What the page says of itself: `broker`, `kafka`, `postgres`, `spark`, `slow`."""
     return {word for mark in _PAGE.finditer(page.read_text()) for word in mark["need"].split()}
 
 

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from docs.doc_blocks import ROOT, Block
+from ottla.testing.apache import ApacheKafka
 from ottla.testing.process import BrokerProcess
 
 PORTS = (9092, 9093, 9094)
@@ -78,6 +79,7 @@ class PageRun:
         self._background: list[subprocess.Popen[bytes]] = []
         self._worker: subprocess.Popen[str] | None = None
         self._broker: BrokerProcess | None = None
+        self._kafka: ApacheKafka | None = None
         for name in ("examples", "bin", "src"):
             (self._work / name).symlink_to(ROOT / name)
         commands = directory / "commands"
@@ -110,6 +112,8 @@ class PageRun:
             _stop(process)
         if self._broker is not None:
             self._broker.kill()
+        if self._kafka is not None:
+            self._kafka.kill()
         for pid in _processes_in(self._work):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -118,6 +122,15 @@ class PageRun:
         """A broker where the page expects one."""
         data = self._directory / "broker"
         self._broker = BrokerProcess(data, listen=f"localhost:{self._port}").start()
+
+    def start_kafka(self) -> None:
+        """A node of Apache Kafka where the page expects one."""
+        self._kafka = ApacheKafka(self._directory / "kafka")
+        self._kafka.port = self._port
+        _, controller = str(self._kafka.settings["listeners"]).split(",")
+        self._kafka.settings["listeners"] = f"PLAINTEXT://localhost:{self._port},{controller}"
+        self._kafka.format()
+        self._kafka.start()
 
     def run(self, block: Block) -> None:
         """Run one block, and compare what it prints with what the page shows."""

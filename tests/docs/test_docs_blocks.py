@@ -10,6 +10,7 @@ import pytest
 from docs.doc_blocks import PAGES, ROOT, RUNNABLE, SHOWN, Block, all_fences, blocks, needs
 from docs.doc_page import PageRun, matches
 from integration.servers import running_postgres
+from oracle.kafka_tools import needs_java
 
 MAX_NOT_RUN = 16
 
@@ -20,6 +21,7 @@ def _runs(block: Block) -> bool:
 
 def _pages() -> list[object]:
     marks = {
+        "kafka": (needs_java, pytest.mark.slow, pytest.mark.java),
         "spark": (pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(1800)),
         "slow": (pytest.mark.slow,),
     }
@@ -43,6 +45,8 @@ def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
         run = stack.enter_context(PageRun(tmp_path, postgres.port if postgres is not None else None))
         if "broker" in needs(page):
             run.start_broker()
+        if "kafka" in needs(page):
+            run.start_kafka()
         for block in blocks(page):
             if block.title is not None or _runs(block):
                 run.run(block)
