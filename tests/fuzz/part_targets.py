@@ -19,7 +19,8 @@ from ottla.connect.offsets import parse_offsets, parse_sink_offsets
 from ottla.connect.sources.changes import pgoutput
 from ottla.connect.state import ClusterState
 from ottla.connect.stores import _Table
-from ottla.console.reader.records import BadInput, parse_cursor
+from ottla.console.reader.records import parse_cursor
+from ottla.console.web import BadInput
 from ottla.credentials.errors import CredentialsError
 from ottla.credentials.jaas import parse_file, parse_modules
 from ottla.credentials.jks import read_jks, unprotect

@@ -1,5 +1,7 @@
 """The HTTP sink: each record reaches a server, a busy server is asked again, refused records are set aside."""
 
+from __future__ import annotations
+
 import contextlib
 import http.server
 import threading
@@ -13,7 +15,18 @@ from ottla.testing.running import running_broker
 pytestmark = pytest.mark.slow
 
 
+class Server(http.server.ThreadingHTTPServer):
+    """Answers with the given codes, then with 200, and keeps what it was sent."""
+
+    def __init__(self, codes):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.codes = list(codes)
+        self.seen = []
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         code = 400 if "poison" in body else self.server.codes.pop(0) if self.server.codes else 200
@@ -29,8 +42,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(*codes):
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.seen, server.codes = [], list(codes)
+    with Server(codes) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
