@@ -172,10 +172,16 @@ class _Side:
         if config.flag("sync.group.offsets.enabled") or config.flag("emit.checkpoints.enabled"):
             wanted.append(("groups", every_s("sync.group.offsets"), self._groups.sync))
         if config.flag("sync.topic.configs.enabled"):
-            sync = lambda: sync_configs(config, self._source, self._target, dict(flow.topics))  # noqa: E731
+
+            def sync() -> None:
+                sync_configs(config, self._source, self._target, dict(flow.topics))
+
             wanted.append(("settings of topics", every_s("sync.topic.configs"), sync))
         if config.flag("sync.topic.acls.enabled"):
-            acls = lambda: sync_acls(config, self._source, self._target, set(flow.topics))  # noqa: E731
+
+            def acls() -> None:
+                sync_acls(config, self._source, self._target, set(flow.topics))
+
             wanted.append(("access", every_s("sync.topic.acls"), acls))
         return wanted
 
