@@ -114,6 +114,9 @@ def _connectors() -> Iterable[PluginSpec]:
         "ottla.connect.sources.datagen:Datagen",
         version="0.1.0",
     )
+    for part in ("Source", "Checkpoint", "Heartbeat"):
+        where = f"ottla.mirror.connectors:Mirror{part}"
+        yield PluginSpec(f"{_KAFKA}.mirror.Mirror{part}Connector", "source", where)
     for vendor in ("confluent", "aiven"):
         name = f"io.{vendor}.connect.jdbc.JdbcSourceConnector"
         yield PluginSpec(name, "source", "ottla.connect.sources.jdbc:JdbcSource", version="10.8.0")

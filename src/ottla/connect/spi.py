@@ -22,6 +22,9 @@ from ottla.json_types import Json, JsonObject
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ottla.connect.run.context import RunContext
+    from ottla.connect.run.runner import Run
+
 Offsets = dict[str, JsonObject]
 """The offset of each source partition. The key is the partition as JSON (`partition_key`), as in the offsets topic."""
 
@@ -165,6 +168,10 @@ class SourceConnector(Connector):
     @abstractmethod
     def reader(self) -> SourceReader:
         """A reader; the worker asks for one at each start."""
+
+    def own_run(self, context: RunContext) -> Run | None:
+        """A run of its own, for a source that does not read records in cycles; None for the usual one."""
+        return None
 
     def check(self) -> list[Finding]:
         """What a reader finds at the source."""

@@ -201,7 +201,7 @@ class Supervisor:
         run: Run
         if isinstance(connector, SourceConnector):
             context.offsets = self._store_of(config)
-            run = SourceRun(context, connector)
+            run = connector.own_run(context) or SourceRun(context, connector)
         else:
             assert isinstance(connector, SinkConnector)
             run = SinkRun(context, connector)

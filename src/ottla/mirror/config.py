@@ -20,6 +20,8 @@ from ottla.mirror.failures import MirrorError
 from ottla.mirror.filters import NameFilter, name_filter
 from ottla.mirror.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, ReplicationPolicy
 
+SOURCE_CONNECTOR: Final = "MirrorSourceConnector"
+
 DEFAULTS: Final[Mapping[str, str]] = {
     "enabled": "false",
     "topics": ",".join(filters.TOPICS),
@@ -43,6 +45,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "emit.heartbeats.enabled": "true",
     "emit.heartbeats.interval.seconds": "1",
     "emit.checkpoints.enabled": "true",
+    "emit.checkpoints.interval.seconds": "5",
     "sync.group.offsets.enabled": "true",
     "sync.group.offsets.interval.seconds": "5",
     "refresh.topics.enabled": "true",
@@ -56,10 +59,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "offsets": "translated",
     "ottla.spark.master": "none",
 }
-"""MirrorMaker 2's keys and defaults, and a few of our own: the last ones, and group offsets, which MirrorMaker 2 leaves
-off."""
-
-RUNS_PREFIX: Final = "ottla-mirror-runs."
+"""MirrorMaker 2's keys and defaults, and a few of our own: the last ones, group offsets, which MirrorMaker 2 leaves
+off, and how often groups are looked at."""
 
 _CHOICES: Final = {
     "offset-syncs.topic.location": ("source", "target"),
@@ -74,7 +75,7 @@ _WITHOUT_EFFECT: Final = frozenset(
             "admin.timeout.ms",
             "metric.names.formats",
             "listeners",
-            *("offset.flush.interval.ms", "offset.lag.max", "emit.checkpoints.interval.seconds"),
+            *("offset.flush.interval.ms", "offset.lag.max"),
             *("refresh.groups.enabled", "refresh.groups.interval.seconds"),
         ),
         *("exactly.once.source.support", "dedicated.mode.enable.internal.rest", "forwarding.admin.class"),
@@ -112,6 +113,10 @@ class FlowConfig:
     target_settings: ClusterSettings
     from_end: bool = False
     """Whether topics without a note begin at their ends: `auto.offset.reset=latest` of the source's consumer."""
+    connector: str = SOURCE_CONNECTOR
+    """The name under which notes are kept: that of the connector, in a Connect worker."""
+    notes_topic: str | None = None
+    """Where a Connect worker keeps offsets; None for MirrorMaker 2's name."""
 
     @property
     def name(self) -> str:
@@ -169,12 +174,12 @@ class FlowConfig:
     @property
     def offsets_topic(self) -> str:
         """At the target: how far each partition is copied."""
-        return f"mm2-offsets.{self.source}.internal"
+        return self.notes_topic or f"mm2-offsets.{self.source}.internal"
 
     @property
     def runs_topic(self) -> str:
         """At the target: the map of runs."""
-        return f"{RUNS_PREFIX}{self.source}.internal"
+        return self.policy.runs_topic(self.source)
 
     @property
     def offset_syncs_topic(self) -> str:
@@ -245,7 +250,7 @@ def mirror_config(given: Mapping[str, str]) -> MirrorConfig:
         for target in clusters:
             if source == target:
                 continue
-            flow = _flow(keys, source, target)
+            flow = flow_config(keys, source, target)
             # A flow A->B with heartbeats needs those that B->A writes into A, as in MirrorMaker 2.
             if flow.enabled or flow.flag("emit.heartbeats.enabled"):
                 found.append(flow)
@@ -274,7 +279,8 @@ def _check_cycles(flows: Sequence[FlowConfig]) -> None:
             )
 
 
-def _flow(keys: Mapping[str, str], source: str, target: str) -> FlowConfig:
+def flow_config(keys: Mapping[str, str], source: str, target: str) -> FlowConfig:
+    """One flow of some keys."""
     prefix = f"{source}->{target}."
     values = {key: keys.get(prefix + key, keys.get(key, default)) for key, default in DEFAULTS.items()}
     # Enabling is a matter of each flow: MirrorMaker 2 reads no such key for all.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.errors import raise_for
@@ -31,7 +31,6 @@ from ottla.pipeline.writer import Place
 
 if TYPE_CHECKING:
     from ottla.mirror.config import FlowConfig
-    from ottla.mirror.flow import Flow
 
 _logger = logging.getLogger(__name__)
 
@@ -58,6 +57,8 @@ class GroupPosition:
     ahead: int = 0
     """How many offsets the group is ahead of the copy: it waits at the copy's end."""
     metadata: str = ""
+    mirrored: bool = True
+    """Whether any record of the partition was copied: before that, MirrorMaker 2 writes no checkpoint."""
     target: int | None = None
     """What the group has committed at the target, if anything."""
 
@@ -100,15 +101,25 @@ def group_positions(
                     translate(copy, committed.offset, starts[place]),
                     max(0, committed.offset - copy.upstream),
                     committed.metadata,
+                    any(run.span for run in copy.runs),
                 )
             )
     return found
 
 
+class Copies(Protocol):
+    """Who knows what is copied: a flow, or a reader of its map of runs."""
+
+    config: FlowConfig
+
+    def copies(self) -> dict[Place, Copy]:
+        """What is copied so far."""
+
+
 class GroupSync:
     """Keeps groups at the target where they are at the source. Not for several threads at once."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Copies) -> None:
         self._flow = flow
         self._config = flow.config
         self._source = Cluster(flow.config.source_settings)
@@ -156,7 +167,7 @@ class GroupSync:
     def _write_checkpoints(self, positions: list[GroupPosition]) -> int:
         entries: list[Entry] = []
         for one in positions:
-            if one.downstream is None:
+            if one.downstream is None or not one.mirrored:
                 continue
             new = Checkpoint(one.group, one.remote, one.upstream, one.downstream, one.metadata)
             if self._checkpoints.get((one.group, one.remote)) != new:

@@ -19,7 +19,7 @@ from ottla.connect.formats import Entry, offset_key, parse_offset_key
 from ottla.connect.topic_log import TopicLog, append
 from ottla.errors import ApiException
 from ottla.mirror import formats
-from ottla.mirror.config import FlowConfig
+from ottla.mirror.config import SOURCE_CONNECTOR, FlowConfig
 from ottla.mirror.failures import LaneFenced
 from ottla.mirror.ownership import FENCED, LaneOwner
 from ottla.mirror.runs import Run, RunMap
@@ -27,7 +27,6 @@ from ottla.pipeline.writer import BatchWriter, Grant, Place
 
 _logger = logging.getLogger(__name__)
 
-CONNECTOR: Final = "MirrorSourceConnector"
 _OFFSETS_PARTITIONS: Final = 25
 _NO_LANE: Final = -1
 
@@ -72,22 +71,54 @@ class Note:
         )
 
 
-def note_key(source: str, place: Place) -> bytes:
+def note_key(source: str, place: Place, connector: str = SOURCE_CONNECTOR) -> bytes:
     """The key of a note, byte for byte as Kafka Connect writes it."""
     where = {"cluster": source, "partition": place.partition, "topic": place.topic}
-    return offset_key(CONNECTOR, to_json(where))
+    return offset_key(connector, to_json(where))
 
 
-def parse_note_key(key: bytes, source: str) -> Place | None:
+def parse_note_key(key: bytes, source: str, connector: str = SOURCE_CONNECTOR) -> Place | None:
     """The partition that a note is about; None if it is not of this source."""
     found = parse_offset_key(key)
-    if found is None or found[0] != CONNECTOR:
+    if found is None or found[0] != connector:
         return None
     where = json.loads(found[1])
     if not isinstance(where, dict) or where.get("cluster") != source:
         return None
     topic, partition = where.get("topic"), where.get("partition")
     return Place(topic, partition) if isinstance(topic, str) and isinstance(partition, int) else None
+
+
+class RunsLog:
+    """The map of runs as the target's topic has it. Not for several threads at once."""
+
+    def __init__(self, flow: FlowConfig) -> None:
+        self._flow = flow
+        self._found: dict[Place, dict[int, Run]] = {}
+        self._log = TopicLog(flow.target_settings, flow.runs_topic, self._apply)
+
+    def open(self) -> None:
+        """Creates the topic where it is missing."""
+        self._log.open(1, max(0, self._flow.number("offset.storage.replication.factor")), {})
+
+    def read(self) -> dict[Place, RunMap]:
+        """Reads what was written since the last time; the maps of all partitions of the source."""
+        self._log.read_to_end()
+        return {place: RunMap(runs.values()) for place, runs in self._found.items()}
+
+    def _apply(self, key: bytes, value: bytes | None) -> None:
+        try:
+            place, upstream = formats.parse_run_key(key)
+            if value is None:
+                self._found.get(place, {}).pop(upstream, None)
+            else:
+                self._found.setdefault(place, {})[upstream] = formats.parse_run_value(value)
+        except formats.BadRecord:
+            _logger.warning("a record of %s is not a run and is skipped", self._flow.runs_topic)
+
+    def close(self) -> None:
+        """Closes connections."""
+        self._log.close()
 
 
 class Ledger:
@@ -99,10 +130,9 @@ class Ledger:
         self._settings: ClusterSettings = flow.target_settings
         self.notes: dict[Place, Note] = {}
         self.runs: dict[Place, RunMap] = {}
-        self._raw_runs: dict[Place, dict[int, Run]] = {}
         self._brokers = Cluster(self._settings)
         self._notes_log = TopicLog(self._settings, flow.offsets_topic, self._apply_note)
-        self._runs_log = TopicLog(self._settings, flow.runs_topic, self._apply_run)
+        self._runs_log = RunsLog(flow)
         self._writer: BatchWriter | None = None
 
     def open(self) -> None:
@@ -125,17 +155,15 @@ class Ledger:
     def _make(self) -> None:
         replicas = max(0, self._flow.number("offset.storage.replication.factor"))
         self._notes_log.open(_OFFSETS_PARTITIONS, replicas, {})
-        self._runs_log.open(1, replicas, {})
+        self._runs_log.open()
 
     def read(self) -> None:
         """Reads what was written since the last time."""
         self._notes_log.read_to_end()
-        self._runs_log.read_to_end()
-        for place, runs in self._raw_runs.items():
-            self.runs[place] = RunMap(runs.values())
+        self.runs.update(self._runs_log.read())
 
     def _apply_note(self, key: bytes, value: bytes | None) -> None:
-        place = parse_note_key(key, self._flow.source)
+        place = parse_note_key(key, self._flow.source, self._flow.connector)
         if place is None:
             return
         note = None if value is None else Note.parse(value)
@@ -143,16 +171,6 @@ class Ledger:
             self.notes.pop(place, None)
         else:
             self.notes[place] = note
-
-    def _apply_run(self, key: bytes, value: bytes | None) -> None:
-        try:
-            place, upstream = formats.parse_run_key(key)
-            if value is None:
-                self._raw_runs.get(place, {}).pop(upstream, None)
-            else:
-                self._raw_runs.setdefault(place, {})[upstream] = formats.parse_run_value(value)
-        except formats.BadRecord:
-            _logger.warning("a record of %s is not a run and is skipped", self._flow.runs_topic)
 
     def map_of(self, place: Place) -> RunMap:
         """The runs of a partition of the source."""
@@ -181,7 +199,8 @@ class Ledger:
             append(writer, self._flow.runs_topic, 1, runs)
             writer.flush()
         changed = {place: note for place, note in notes.items() if self.notes.get(place) != note}
-        entries = [Entry(note_key(self._flow.source, place), note.value()) for place, note in changed.items()]
+        source, connector = self._flow.source, self._flow.connector
+        entries = [Entry(note_key(source, place, connector), note.value()) for place, note in changed.items()]
         if entries:
             append(writer, self._flow.offsets_topic, self._notes_log.partitions, entries)
             writer.flush()

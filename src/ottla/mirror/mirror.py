@@ -31,7 +31,7 @@ _TICK_S: Final = 0.25
 MakeRunner = Callable[[FlowConfig], Runner]
 
 
-class _Interval:
+class Interval:
     """A job that is due now and then."""
 
     def __init__(self, every_s: float, job: Callable[[], object]) -> None:
@@ -84,7 +84,7 @@ class FlowDriver:
     def _mirror(self) -> None:
         runner = self.make_runner(self.config)
         flow = self.flow = Flow(self.config, runner)
-        side = _Side(flow)
+        side = Side(flow)
         clean = False
         try:
             flow.prepare()
@@ -117,9 +117,7 @@ class FlowDriver:
                 return
 
     def _follow(self, flow: Flow) -> None:
-        refresh = _Interval(
-            max(1, self.config.number("refresh.topics.interval.seconds")), flow.refresh_topics
-        )
+        refresh = Interval(max(1, self.config.number("refresh.topics.interval.seconds")), flow.refresh_topics)
         refresh.run_if_due()
         while not self.ended.is_set():
             flow.cycle(self.ended)
@@ -143,7 +141,15 @@ class FlowDriver:
             beats.close()
 
 
-class _Side:
+def groups_every_s(config: FlowConfig) -> float:
+    """How often groups are looked at: one look serves their checkpoints and their positions at the target."""
+    both = ("sync.group.offsets", "emit.checkpoints")
+    return max(
+        1, min(config.number(f"{one}.interval.seconds") for one in both if config.flag(f"{one}.enabled"))
+    )
+
+
+class Side:
     """Groups, settings, access and heartbeats of a flow, beside its copying."""
 
     def __init__(self, flow: Flow) -> None:
@@ -156,8 +162,8 @@ class _Side:
         self._beats = Heartbeats(config)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"mirror-side-{config.name}", daemon=True)
-        self._jobs: list[tuple[str, _Interval]] = [
-            (name, _Interval(every_s, job)) for name, every_s, job in self._wanted()
+        self._jobs: list[tuple[str, Interval]] = [
+            (name, Interval(every_s, job)) for name, every_s, job in self._wanted()
         ]
 
     def _wanted(self) -> list[tuple[str, float, Callable[[], object]]]:
@@ -170,7 +176,7 @@ class _Side:
         if config.flag("emit.heartbeats.enabled"):
             wanted.append(("heartbeats", every_s("emit.heartbeats"), self._beats.beat))
         if config.flag("sync.group.offsets.enabled") or config.flag("emit.checkpoints.enabled"):
-            wanted.append(("groups", every_s("sync.group.offsets"), self._groups.sync))
+            wanted.append(("groups", groups_every_s(config), self._groups.sync))
         if config.flag("sync.topic.configs.enabled"):
 
             def sync() -> None:

@@ -39,6 +39,9 @@ class ReplicationPolicy(Protocol):
     def checkpoints_topic(self, alias: str) -> str:
         """The topic of checkpoints of a cluster."""
 
+    def runs_topic(self, alias: str) -> str:
+        """The topic of the map of runs of a cluster."""
+
 
 @dataclass(frozen=True, slots=True)
 class DefaultReplicationPolicy:
@@ -80,6 +83,10 @@ class DefaultReplicationPolicy:
 
     def checkpoints_topic(self, alias: str) -> str:
         return alias + self._checkpoints_suffix
+
+    def runs_topic(self, alias: str) -> str:
+        # Internal by MirrorMaker 2's rule, too: neither mirror copies it.
+        return f"mm2-ottla-runs{self._separator}{alias}{self._internal_suffix}"
 
     @property
     def _separator(self) -> str:

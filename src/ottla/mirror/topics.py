@@ -12,7 +12,7 @@ from ottla.admin.configs import alter_configs, describe_configs
 from ottla.admin.errors import raise_for
 from ottla.admin.topics import NewPartitions, NewTopic, create_partitions, create_topics
 from ottla.errors import ErrorCode
-from ottla.mirror.config import RUNS_PREFIX, FlowConfig
+from ottla.mirror.config import FlowConfig
 from ottla.mirror.failures import MirrorError
 from ottla.mirror.policy import is_cycle
 from ottla.wire.enums import ConfigResourceType, ConfigSource
@@ -47,12 +47,7 @@ def mirrored_topics(flow: FlowConfig, source: Cluster) -> dict[str, MirroredTopi
         if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
             continue
         chosen = name in wanted or (heartbeats and policy.is_heartbeats(name))
-        if (
-            not chosen
-            or policy.is_internal(name)
-            or name.startswith(RUNS_PREFIX)
-            or is_cycle(policy, name, flow.target)
-        ):
+        if not chosen or policy.is_internal(name) or is_cycle(policy, name, flow.target):
             continue
         remote = policy.remote_topic(flow.source, name)
         found[name] = MirroredTopic(name, remote, len(topic.partitions), bytes(topic.topic_id).hex())
