@@ -160,7 +160,7 @@ class _Compiler:
         if writer.kind == "union":
             return self._writer_union(writer, reader, pad, raw=raw)
         if reader.kind == "union":
-            reader = _branch_for(reader, writer)
+            reader = branch_for(reader, writer)
         if writer.kind in ("array", "map", "record", "error") and not inside:
             if self._in_place(writer, pad):
                 return self._block(writer, reader, pad)
@@ -250,24 +250,15 @@ class _Compiler:
 
     def _symbols(self, writer: AvroType, reader: AvroType) -> _Symbols:
         make = self._classes.get(reader.name)
-        fallback = reader.default
-        out: dict[int, object] = {}
-        for at, symbol in enumerate(writer.symbols):
-            known = symbol if symbol in reader.symbols else fallback
-            if known is not None:
-                out[at] = known if make is None else _member(make, known)
-        return _Symbols(out, reader.name)
+        known = symbols_read(writer, reader)
+        if make is None:
+            return _Symbols(dict(known), reader.name)
+        return _Symbols({at: _member(make, symbol) for at, symbol in known.items()}, reader.name)
 
     def _record(
         self, writer: AvroType, reader: AvroType, pad: str, *, top: bool = False
     ) -> tuple[list[str], str]:
-        wanted: dict[str, Field] = {}
-        written = {field.name for field in writer.fields}
-        for field in reader.fields:
-            for name in (field.name, *field.aliases):
-                if name in written:
-                    wanted[name] = field
-                    break
+        wanted = field_sources(writer, reader)
         lines: list[str] = []
         values: dict[str, str] = {}
         for field in writer.fields:
@@ -300,11 +291,7 @@ class _Compiler:
         return lines, f"{{{shown}}}"
 
     def _default(self, field: Field) -> str:
-        if not field.has_default:
-            return self._constant(field.type.default)
-        value: object = field_default(field)
-        if self._rows and not isinstance(value, list | dict) and field.type.kind in ("int", "long"):
-            value = field.default
+        value = default_of(field, rows=self._rows)
         if isinstance(value, list | dict):
             return f"{self._constant(_Copies(value))}()"
         return self._constant(value)
@@ -315,7 +302,7 @@ class _Compiler:
         inner = pad + "        "
         lines, value = self._value(writer.items, reader.items, inner)
         is_map = writer.kind == "map"
-        least = _least_bytes(writer.items, {}) + (1 if is_map else 0)
+        least = least_bytes(writer.items) + (1 if is_map else 0)
         head = [
             f"{pad}{out} = {'{}' if is_map else '[]'}",
             f"{pad}while {count} := d[p]:",
@@ -354,6 +341,38 @@ class _Compiler:
             lines += [*more, f"{pad}    {out} = {value}"]
         lines.append(f"{pad}else: raise ValueError('a union has no branch of this number')")
         return lines, out
+
+
+def field_sources(writer: AvroType, reader: AvroType) -> dict[str, Field]:
+    """The reader's fields by the names of the writer's fields that they come from."""
+    written = {field.name for field in writer.fields}
+    found: dict[str, Field] = {}
+    for field in reader.fields:
+        for name in (field.name, *field.aliases):
+            if name in written:
+                found[name] = field
+                break
+    return found
+
+
+def symbols_read(writer: AvroType, reader: AvroType) -> dict[int, str]:
+    """The reader's symbols by the numbers of the writer's. One that the reader has no place for is not there."""
+    found: dict[int, str] = {}
+    for at, symbol in enumerate(writer.symbols):
+        known = symbol if symbol in reader.symbols else reader.default
+        if known is not None:
+            found[at] = known
+    return found
+
+
+def default_of(field: Field, *, rows: bool) -> object:
+    """What a field of the reader's is if the writer has none; in `rows`, dates and times stay numbers."""
+    if not field.has_default:
+        return field.type.default
+    value: object = field_default(field)
+    if rows and not isinstance(value, list | dict) and field.type.kind in ("int", "long"):
+        return field.default
+    return value
 
 
 def is_text(one: AvroType) -> bool:
@@ -403,7 +422,7 @@ def _member(make: Make, symbol: str) -> object:
     return members[symbol] if symbol in members else make(symbol)
 
 
-def _branch_for(reader: AvroType, writer: AvroType) -> AvroType:
+def branch_for(reader: AvroType, writer: AvroType) -> AvroType:
     """The branch of a reader's union that a writer's type is read with: of the same kind first."""
     same = [one for one in reader.branches if one.kind == writer.kind and not compare(one, writer)]
     if same:
@@ -411,8 +430,12 @@ def _branch_for(reader: AvroType, writer: AvroType) -> AvroType:
     return next(one for one in reader.branches if not compare(one, writer))
 
 
-def _least_bytes(one: AvroType, known: dict[int, int]) -> int:
+def least_bytes(one: AvroType) -> int:
     """The fewest bytes that a value of a type can have. A record counts none of the bytes of itself inside it."""
+    return _least_bytes(one, {})
+
+
+def _least_bytes(one: AvroType, known: dict[int, int]) -> int:
     match one.kind:
         case "null":
             return 0

@@ -14,10 +14,11 @@ from urllib.parse import quote
 from ottla.json_types import as_text
 from ottla.registry import avro
 from ottla.registry.avro_types import AvroType
+from ottla.registry.compat.avro import AmbiguousField, compare
 from ottla.schemas.avro_decode import compile_decoder, is_text
 from ottla.schemas.avro_values import decimal_digits
 from ottla.schemas.client import Registry
-from ottla.schemas.errors import InvalidData, SchemaError
+from ottla.schemas.errors import InvalidData, RegistryUnavailable, SchemaError
 from ottla.schemas.serde import AvroOptions, Schema
 from ottla.schemas.spark_columns import (
     MAX_COLUMN_DEPTH,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
+
+    from ottla.schemas import avro_columns
 
 __all__ = [
     "from_avro",
@@ -242,10 +245,62 @@ def _spark_unit(kind: pa.DataType) -> pa.DataType:
 
 def read_column(values: pa.Array, registry: Registry, text: str, *, permissive: bool) -> pa.Array:
     """An Arrow column of records as a column of their values."""
-    import pyarrow as pa
-
     reader = cached(("reader", text), lambda: avro.parse(text, lenient=True).root)
     kind, wanted = cached(("types", text), lambda: _types(reader))
+    collecting = gc.isenabled()
+    # A batch makes many rows and no cycles: the collector would only walk over them.
+    gc.disable()
+    try:
+        found = _read_by_columns(values, registry, text, reader, kind)
+        if found is None:
+            found = _read_by_rows(values, registry, text, reader, kind, permissive=permissive)
+    finally:
+        if collecting:
+            gc.enable()
+    return found if wanted == kind else found.cast(wanted)
+
+
+def _read_by_columns(
+    values: pa.Array, registry: Registry, text: str, reader: AvroType, kind: pa.DataType
+) -> pa.Array | None:
+    """The column, read field by field; None where only the way by rows reads it, or names the record that it cannot."""
+    from ottla.schemas import avro_columns
+
+    plans: dict[int, avro_columns.Plan | None] = cached(("plans", registry.urls, text), dict)
+
+    def plan(number: int) -> avro_columns.Plan | None:
+        if number in plans:
+            return plans[number]
+        try:
+            writer = _writer(registry, number)
+        except RegistryUnavailable:
+            raise
+        except SchemaError:
+            # The way by rows names it. It may be known tomorrow.
+            return None
+        plans[number] = _plan(writer, reader, kind)
+        return plans[number]
+
+    try:
+        return avro_columns.read_batch(values, plan)
+    except avro_columns.Unusual:
+        return None
+
+
+def _plan(writer: AvroType, reader: AvroType, kind: pa.DataType) -> avro_columns.Plan | None:
+    from ottla.schemas import avro_columns
+
+    try:
+        _check_columns(writer)
+        return None if compare(reader, writer) else avro_columns.plan(writer, reader, kind)
+    except (avro_columns.Unsupported, SchemaError, AmbiguousField):
+        return None
+
+
+def _read_by_rows(
+    values: pa.Array, registry: Registry, text: str, reader: AvroType, kind: pa.DataType, *, permissive: bool
+) -> pa.Array:
+    import pyarrow as pa
 
     def rows(*, texts: bool) -> list[Value]:
         decoders: dict[bytes, Decode] = cached(("ids", registry.urls, text, texts), dict)
@@ -256,22 +311,13 @@ def read_column(values: pa.Array, registry: Registry, text: str, *, permissive: 
             permissive=permissive,
         )
 
-    collecting = gc.isenabled()
-    # A batch makes many rows and no cycles: the collector would only walk over them.
-    gc.disable()
+    if reader.kind not in ("record", "error"):
+        return pa.array(rows(texts=True), kind)
     try:
-        if reader.kind not in ("record", "error"):
-            found = pa.array(rows(texts=True), kind)
-        else:
-            try:
-                found = _columns(rows(texts=False), kind, reader)
-            except pa.ArrowInvalid:
-                # Some text is not UTF-8. The slower way finds the record.
-                found = _columns(rows(texts=True), kind, reader)
-    finally:
-        if collecting:
-            gc.enable()
-    return found if wanted == kind else found.cast(wanted)
+        return _columns(rows(texts=False), kind, reader)
+    except pa.ArrowInvalid:
+        # Some text is not UTF-8. The slower way finds the record.
+        return _columns(rows(texts=True), kind, reader)
 
 
 def _types(reader: AvroType) -> tuple[pa.DataType, pa.DataType]:
@@ -300,8 +346,11 @@ def _columns(rows: list[Value], kind: pa.DataType, reader: AvroType) -> pa.Array
 
 
 def _decoder(registry: Registry, number: int, reader: AvroType, *, texts: bool) -> Decode:
+    return compile_decoder(_writer(registry, number), reader, checked=False, rows=True, texts=texts)
+
+
+def _writer(registry: Registry, number: int) -> AvroType:
     held = registry.by_id(number)
     if held.type != "AVRO":
         raise InvalidData(f"the schema {number} is {held.type}, and from_avro reads AVRO", number)
-    writer = registry.avro("-")._parse(held.text, held.references)
-    return compile_decoder(writer.root, reader, checked=False, rows=True, texts=texts)
+    return registry.avro("-")._parse(held.text, held.references).root
