@@ -16,7 +16,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-kafka-suite pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-connect-suite test-kafka-suite pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,9 @@ test-faults: setup-spark  ## exactly once, the long form: 500,000 records, 20 pr
 
 test-kafka-suite: setup $(KAFKA)  ## Apache Kafka's own cluster tests on Ottla, about an hour: make test-kafka-suite [ONLY=OffsetFetch] [CONTINUE=1]
 	PYTHONPATH=tests nice $(BIN)/python -m kafka_suite.run $(if $(CONTINUE),--continue) $(if $(ONLY),--only "$(ONLY)",--at-least 300)
+
+test-connect-suite: setup $(KAFKA)  ## Apache Kafka's own tests of Connect on Ottla: make test-connect-suite [ONLY=Offsets]
+	PYTHONPATH=tests nice $(BIN)/python -m kafka_suite.connect $(if $(ONLY),--only "$(ONLY)")
 
 pictures: setup  ## every page of the console in both themes and two widths, as build/pictures/index.html
 	$(BIN)/python scripts/pictures.py

@@ -176,3 +176,25 @@ def test_assignments_are_balanced_and_sticky(count):
     more = assign([*members, "new"], connectors, before)
     moved = [one for member, held in more.items() for one in held if before[one] != member]
     assert all(one in more["new"] for one in moved)
+
+
+def test_a_connector_file_waits_until_the_worker_has_joined_and_goes_to_the_leader(broker, tmp_path):
+    (tmp_path / "in.txt").write_text("a\n")
+    for number in range(2):
+        (tmp_path / f"c{number}.properties").write_text(
+            f"name=filed-{number}\nconnector.class=FileStreamSource\nfile={tmp_path}/in.txt\ntopic=filed-{number}\n"
+        )
+    first = worker(broker, "filed")
+    second = None
+    try:
+        # Right after its start the first worker has not joined, and the second does not lead.
+        first.load_file(tmp_path / "c0.properties")
+        second = worker(broker, "filed")
+        second.load_file(tmp_path / "c1.properties")
+        rest = Rest(f"http://127.0.0.1:{second.port}")
+        for number in range(2):
+            rest.await_states(f"filed-{number}", "RUNNING", "RUNNING")
+            assert eventually(lambda number=number: records(broker, f"filed-{number}")) == [(None, b"a")]
+    finally:
+        for one in filter(None, (second, first)):
+            one.stop()

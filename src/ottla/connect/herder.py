@@ -142,7 +142,7 @@ class Herder:
         found.raise_errors()
         for text in found.unknown:
             _logger.warning("connector %s: the key %s", name, text)
-        self._must_lead("Only the leader can set connector configs.")
+        self.must_lead("Only the leader can set connector configs.")
         with self._backing.lock:
             there = name in self._backing.state.connectors
         if there and not replace:
@@ -161,14 +161,14 @@ class Herder:
 
     def delete(self, name: str) -> None:
         """Deletes a connector; its offsets stay."""
-        self._must_lead("Only the leader can delete connector configs.")
+        self.must_lead("Only the leader can delete connector configs.")
         self.known(name)
         self._backing.write_configs([formats.connector_config(name, None), formats.target_state(name, None)])
 
     def set_target(self, name: str, target: str) -> None:
         """Pauses, resumes or stops a connector."""
         self.known(name, "Unknown connector {}")
-        self._must_lead(f"Only the leader can transition connectors to the {target} state.")
+        self.must_lead(f"Only the leader can transition connectors to the {target} state.")
         if target == STOPPED:
             self._backing.write_configs(
                 [formats.tasks_committed(name, 0), formats.target_state(name, target)]
@@ -196,7 +196,7 @@ class Herder:
     def restart_plan(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:
         """Asks for a restart; the status, with RESTARTING for what is restarted."""
         self.known(name, "Unknown connector: {}")
-        self._must_lead("Only the leader can process restart requests.")
+        self.must_lead("Only the leader can process restart requests.")
         try:
             shown = self.status(name)
         except NotFound:
@@ -214,7 +214,7 @@ class Herder:
     def restart(self, name: str) -> None:
         """Restarts a connector without its tasks."""
         self.known(name, "Unknown connector: {}")
-        self._must_lead("Only the leader can process restart requests.")
+        self.must_lead("Only the leader can process restart requests.")
         self._backing.write_configs([formats.restart_request(name, include_tasks=False, only_failed=False)])
 
     def restart_task(self, name: str, task: int) -> None:
@@ -224,7 +224,7 @@ class Herder:
             there = task < len(self._backing.state.tasks.get(name, []))
         if not there:
             raise NotFound(f"Unknown task: {name}-{task}")
-        self._must_lead("Only the leader can process restart requests.")
+        self.must_lead("Only the leader can process restart requests.")
         self._backing.write_configs([formats.restart_request(name, include_tasks=True, only_failed=False)])
 
     # -- topics
@@ -272,7 +272,8 @@ class Herder:
             entries.append(formats.status_of_connector(name, None))
         self._backing.write_statuses(entries)
 
-    def _must_lead(self, message: str) -> None:
+    def must_lead(self, message: str) -> None:
+        """NotLeader if another worker leads."""
         url = self.leader_url()
         if url is not None:
             raise NotLeader(message, url)

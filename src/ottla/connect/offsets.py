@@ -11,7 +11,7 @@ from ottla.admin.errors import raise_for
 from ottla.admin.groups import Committed, alter_offsets, committed_offsets, delete_offsets
 from ottla.admin.partitions import Partition
 from ottla.admin.settings import ClusterSettings
-from ottla.connect.failures import BadRequest
+from ottla.connect.failures import BadRequest, ConnectError
 from ottla.connect.spi import Offsets, Place, SinkConnector, SourceConnector, partition_of
 from ottla.connect.spi import partition_key as key_of
 from ottla.connect.stores import OffsetStore
@@ -56,21 +56,45 @@ def sink_offsets_json(settings: ClusterSettings, group: str) -> JsonObject:
     }
 
 
+def answer(connector: SourceConnector | SinkConnector, done: str) -> dict[str, str]:
+    """Kafka's text for offsets that were `altered` or `reset`."""
+    if connector.alters_offsets():
+        return {"message": f"The offsets for this connector have been {done} successfully"}
+    return {
+        "message": f"The Connect framework-managed offsets for this connector have been {done} successfully. "
+        f"However, if this connector manages offsets externally, they will need to be manually {done} in the system "
+        "that the connector uses."
+    }
+
+
 def parse_offsets(body: Json) -> list[tuple[JsonObject | None, JsonObject | None]]:
-    """The pairs of a request; BadRequest if it has none."""
-    found = body.get("offsets") if isinstance(body, dict) else None
-    if not found:
+    """The pairs of a request; BadRequest if it has none.
+
+    A body of another shape is answered with 500 and the first words of Kafka's message, as Kafka does.
+    """
+    if not isinstance(body, dict):
+        raise ConnectError("Cannot deserialize value: the body is an object with 'offsets'")
+    if set(body) - {"offsets"}:
+        raise ConnectError(
+            f"Unrecognized field \"{min(set(body) - {'offsets'})}\": the body has only 'offsets'"
+        )
+    found = body.get("offsets")
+    if found is None or found == []:
         raise BadRequest("Partitions / offsets need to be provided for an alter offsets request")
     if not isinstance(found, list):
-        raise BadRequest("The offsets of a request are a list of objects with 'partition' and 'offset'")
+        raise ConnectError("Cannot deserialize value: 'offsets' is a list")
     pairs = []
     for one in found:
-        if not isinstance(one, dict) or set(one) - {"partition", "offset"}:
-            raise BadRequest("Each of the offsets is an object with 'partition' and 'offset'")
+        if not isinstance(one, dict):
+            raise ConnectError(f"Cannot construct instance of an offset from {one!r}: it is an object")
+        if unknown := set(one) - {"partition", "offset"}:
+            raise ConnectError(
+                f"Unrecognized field \"{min(unknown)}\": an offset has 'partition' and 'offset'"
+            )
         partition, offset = one.get("partition"), one.get("offset")
         for part in (partition, offset):
             if part is not None and not isinstance(part, dict):
-                raise BadRequest("A partition and an offset are objects")
+                raise ConnectError("Cannot deserialize value: a partition and an offset are objects")
         pairs.append((partition, offset))
     return pairs
 

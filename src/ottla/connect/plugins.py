@@ -14,10 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
+from ottla.connect.converters.base import Converter
 from ottla.connect.failures import BadRequest, ConnectError, NotFound
 from ottla.connect.spi import Connector, SinkConnector, SourceConnector
+from ottla.connect.transforms.base import Predicate, Transformation
 
 _logger = logging.getLogger(__name__)
 
@@ -174,7 +176,7 @@ class Plugins:
             self._scan(Path(folder))
 
     def _scan(self, folder: Path) -> None:
-        """The connectors of the .py files of a folder."""
+        """The connectors, converters, transforms and predicates of the .py files of a folder."""
         if not folder.is_dir():
             raise ConnectError(f"plugin.path: there is no folder {folder}")
         for file in sorted(folder.glob("*.py")):
@@ -188,11 +190,14 @@ class Plugins:
             except Exception as error:
                 raise ConnectError(f"plugin.path: {file} cannot be loaded: {error!r}") from error
             for attribute, found in vars(module).items():
-                if _is_plugin(found) and found.__module__ == name:
-                    self._specs.append(
-                        PluginSpec(attribute, _kind(found), f"{name}:{attribute}", version=None)
-                    )
-                    _logger.info("plugin %s from %s", attribute, file)
+                if not _is_plugin(found) or found.__module__ != name or attribute.startswith("_"):
+                    continue
+                for known in getattr(found, "java_classes", ()) or (attribute,):
+                    for kind in _kinds(found):
+                        self._specs.append(
+                            PluginSpec(known, kind, f"{name}:{attribute}", version=None, aliases=(attribute,))
+                        )
+                _logger.info("plugin %s from %s", attribute, file)
 
     def specs(self, *kinds: str) -> list[PluginSpec]:
         """The plugins of some kinds, of all for none."""
@@ -224,13 +229,21 @@ class Plugins:
         return found
 
 
-def _is_plugin(found: object) -> bool:
+def _is_plugin(found: object) -> TypeGuard[type]:
     return (
         isinstance(found, type)
-        and issubclass(found, Connector)
+        and issubclass(found, Connector | Converter | Transformation | Predicate)
         and not getattr(found, "__abstractmethods__", None)
     )
 
 
 def _kind(found: object) -> str:
     return str(getattr(found, "kind", "transformation"))
+
+
+def _kinds(found: type) -> tuple[str, ...]:
+    if issubclass(found, Converter):
+        return ("converter", "header_converter")
+    if issubclass(found, Connector):
+        return (_kind(found),)
+    return ("predicate",) if issubclass(found, Predicate) else ("transformation",)

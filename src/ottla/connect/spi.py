@@ -104,6 +104,13 @@ class Connector(ABC):
         """Looks at the other end: logins, tables, rights. For `ottla connect validate`."""
         return []
 
+    def alters_offsets(self) -> bool:
+        """Whether an offset that a user sets is all that says where the connector goes on.
+
+        False says that the other end may hold a position of its own; the answer of REST then warns of it.
+        """
+        return True
+
     @property
     def task_class(self) -> str:
         """The name of Java's task class, which task configurations carry."""

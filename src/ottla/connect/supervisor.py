@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ottla.admin.settings import ClusterSettings
 from ottla.connect import formats
 from ottla.connect.backing import Backing
 from ottla.connect.config.connector import framework_keys
 from ottla.connect.config.definitions import ConfigValues
+from ottla.connect.config.overrides import client_settings
 from ottla.connect.config.secrets import secrets_of
 from ottla.connect.config.worker import WorkerConfig
 from ottla.connect.failures import ConnectError
@@ -53,17 +53,17 @@ class Supervisor:
         config: WorkerConfig,
         herder: Herder,
         backing: Backing,
-        settings: ClusterSettings,
         store_of: Callable[[Mapping[str, str]], OffsetStore],
         resolve: Callable[[Mapping[str, str]], tuple[dict[str, str], list[str]]],
     ) -> None:
         self._config = config
         self._herder = herder
         self._backing = backing
-        self._settings = settings
         self._store_of = store_of
         self._resolve = resolve
         self._running: dict[str, _Running] = {}
+        self._zombies: dict[str, ConnectorRunner] = {}
+        """Runs that did not end in time. STOPPED is reported when they have ended."""
         self._queue: queue.Queue[Change | None] = queue.Queue()
         self._thread = threading.Thread(target=self._main, name="supervisor", daemon=True)
         self.owns: Callable[[str], bool] = lambda name: True
@@ -114,11 +114,13 @@ class Supervisor:
             return
         running = self._running.get(name)
         if running is not None and (not there or target == STOPPED or running.version != version):
-            self._halt(name, 30.0)
+            self._halt(name, self._config.values["task.shutdown.graceful.timeout.ms"] / 1000)
             running = None
         if change.what == "deleted" and self._herder.leader_url() is None:
             self._herder.remove_statuses(name, connector=True)
         if not there or target is None:
+            return
+        if target == STOPPED and name in self._zombies:
             return
         if target == STOPPED:
             self._herder.put_status(name, self._status("STOPPED", None, name))
@@ -172,10 +174,20 @@ class Supervisor:
 
     def _halt(self, name: str, timeout_s: float) -> None:
         running = self._running.pop(name)
-        if not running.runner.stop(timeout_s):
-            _logger.warning(
-                "connector %s did not stop within %.0f s: its transactions get fenced", name, timeout_s
-            )
+        if running.runner.stop(timeout_s):
+            return
+        _logger.warning(
+            "connector %s did not stop within %.0f s: its transactions get fenced", name, timeout_s
+        )
+        self._zombies[name] = running.runner
+
+        def wait() -> None:
+            running.runner.stop(threading.TIMEOUT_MAX)
+            if self._zombies.get(name) is running.runner:
+                del self._zombies[name]
+                self.changed(Change("config", name))
+
+        threading.Thread(target=wait, name=f"zombie-{name}", daemon=True).start()
 
     def _status(self, state: str, trace: str | None, name: str) -> Status:
         try:
@@ -240,7 +252,7 @@ class Supervisor:
             group_id=worker.group_id,
             config=config,
             values=values,
-            settings=self._settings,
+            settings=client_settings(worker, config, connector.kind),
             chain=ChainSpec(
                 name,
                 config,

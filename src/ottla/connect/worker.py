@@ -16,15 +16,18 @@ from ottla.admin.settings import ClusterSettings
 from ottla.client.cluster_settings import writer_settings
 from ottla.connect import formats, offsets
 from ottla.connect.backing import Backing, MemoryBacking
+from ottla.connect.config.overrides import client_settings, known_options, override_policy
 from ottla.connect.config.providers import ConnectorProviders
 from ottla.connect.config.worker import WorkerConfig
 from ottla.connect.failures import BadRequest, ConnectError, NotFound
 from ottla.connect.group import Assignment
-from ottla.connect.herder import Herder
+from ottla.connect.herder import Herder, NotLeader
 from ottla.connect.member import GroupMember
 from ottla.connect.metrics import prometheus
 from ottla.connect.plugins import Plugins
 from ottla.connect.rest.app import RestServer, make_app
+from ottla.connect.rest_client import RestClient
+from ottla.connect.rest_client import one as connector_path
 from ottla.connect.spi import SinkConnector, SourceConnector
 from ottla.connect.state import STOPPED, Change
 from ottla.connect.stores import FileOffsetStore, OffsetStore, TopicOffsetStore
@@ -38,9 +41,16 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _BROKERS_WITHIN_S: Final = 30.0
+_JOINED_WITHIN_S: Final = 60.0
 _STOPPED_FIRST: Final = (
     "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
     "specified connector by issuing a 'PUT' request to the '/connectors/{}/stop' endpoint"
+)
+_STILL_RUNNING: Final = (
+    "Failed to {verb} consumer group offsets for connector {name} either because its tasks haven't stopped completely "
+    "yet or the connector was resumed before the request to {verb} its offsets could be successfully completed. If the "
+    "connector is in a stopped state, this operation can be safely retried. If it doesn't eventually succeed, the "
+    "Connect cluster may need to be restarted to get rid of the zombie sink tasks."
 )
 Pair = tuple[JsonObject | None, JsonObject | None]
 
@@ -54,16 +64,17 @@ class Worker:
         self.plugins = Plugins(config.values["plugin.path"] or ())
         self.cluster_id: str | None = None
         self.worker_id = ""
-        self.settings: ClusterSettings = writer_settings(config.bootstrap_servers, config.client_options())
-        self._stores: dict[str, OffsetStore] = {}
+        override_policy(config.originals)
+        options = known_options(config.originals)
+        options.pop("bootstrap.servers", None)
+        self.settings: ClusterSettings = writer_settings(config.bootstrap_servers, options)
+        self._stores: dict[tuple[tuple[tuple[str, int], ...], str], OffsetStore] = {}
         self._stores_lock = threading.Lock()
         self._topics = TopicBacking(self.settings, config) if config.distributed else None
         self._backing: Backing = self._topics or MemoryBacking()
         self._member: GroupMember | None = None
         self.herder = Herder(config, self.plugins, self._backing, lambda given: self._resolve(given)[0])
-        self.supervisor = Supervisor(
-            config, self.herder, self._backing, self.settings, self._store_of, self._resolve
-        )
+        self.supervisor = Supervisor(config, self.herder, self._backing, self._store_of, self._resolve)
         self._backing.on_change = self._changed
         self._session: SparkSession | None = None
         if config.values["ottla.spark.master"] != "none":
@@ -75,6 +86,8 @@ class Worker:
         self._assignment = Assignment()
         self._servers: list[RestServer] = []
         self._ready = threading.Event()
+        self._joined = threading.Event()
+        """Set while this worker is in its group and knows who leads."""
 
     # -- start and stop
 
@@ -157,6 +170,7 @@ class Worker:
     def _assigned(self, assignment: Assignment) -> None:
         """A new generation: what this worker no longer owns stops, what it owns now starts."""
         before, self._assignment = self._assignment, assignment
+        self._joined.clear()
         if assignment.generation < 0:
             # The connectors go on: the next owner's transactional ids fence them.
             self._assignment = replace(assignment, connectors=before.connectors)
@@ -170,6 +184,7 @@ class Worker:
             self._topics.follow()
         for name in sorted(before.connectors | assignment.connectors):
             self.supervisor.changed(Change("config", name))
+        self._joined.set()
 
     def health(self) -> tuple[str, str]:
         """KIP-1017: whether the worker is ready."""
@@ -186,15 +201,17 @@ class Worker:
         """The store of a connector's offsets: the worker's, or a topic of its own."""
         own = config.get("offsets.storage.topic")
         worker = self.config
-        key = own or ""
+        settings = client_settings(worker, config, "source") if config else self.settings
+        elsewhere = settings.bootstrap != self.settings.bootstrap
+        key = (settings.bootstrap if elsewhere else (), own or "")
         with self._stores_lock:
             found = self._stores.get(key)
             if found is None:
-                if own is None and worker.offset_file is not None:
+                if own is None and worker.offset_file is not None and not elsewhere:
                     found = FileOffsetStore(worker.offset_file)
                 else:
                     found = TopicOffsetStore(
-                        self.settings,
+                        settings if elsewhere else self.settings,
                         own or worker.offsets_topic,
                         partitions=int(worker.originals.get("offset.storage.partitions", 25)),
                         replication=int(worker.originals.get("offset.storage.replication.factor", 0)),
@@ -267,32 +284,44 @@ class Worker:
         connector, config = self._connector(name)
         if isinstance(connector, SourceConnector):
             return offsets.source_offsets_json(self._store_of(config).read(name))
-        return offsets.sink_offsets_json(self.settings, offsets.group_of(name, config))
+        return offsets.sink_offsets_json(self._sink_settings(config), offsets.group_of(name, config))
+
+    def _sink_settings(self, config: Mapping[str, str]) -> ClusterSettings:
+        return client_settings(self.config, config, "sink")
 
     def alter_offsets(self, name: str, pairs: Sequence[Pair]) -> dict[str, str]:
         """PATCH offsets."""
-        connector, config = self._stopped(name)
+        connector, config = self._stopped(name, "alter")
         if isinstance(connector, SourceConnector):
             offsets.alter_source(connector, self._store_of(config), name, pairs)
         else:
             wanted = offsets.parse_sink_offsets(pairs)
-            offsets.alter_sink(connector, self.settings, offsets.group_of(name, config), wanted)
-        return {"message": "The offsets for this connector have been altered successfully"}
+            group = offsets.group_of(name, config)
+            offsets.alter_sink(connector, self._sink_settings(config), group, wanted)
+        return offsets.answer(connector, "altered")
 
     def reset_offsets(self, name: str) -> dict[str, str]:
         """DELETE offsets."""
-        connector, config = self._stopped(name)
+        connector, config = self._stopped(name, "reset")
         if isinstance(connector, SourceConnector):
             offsets.reset_source(self._store_of(config), name)
         else:
-            offsets.reset_sink(connector, self.settings, offsets.group_of(name, config))
-        return {"message": "The offsets for this connector have been reset successfully"}
+            offsets.reset_sink(connector, self._sink_settings(config), offsets.group_of(name, config))
+        return offsets.answer(connector, "reset")
 
-    def _stopped(self, name: str) -> tuple[SourceConnector | SinkConnector, dict[str, str]]:
+    def _stopped(self, name: str, verb: str) -> tuple[SourceConnector | SinkConnector, dict[str, str]]:
         self.herder.known(name)
-        if self.herder.target(name) != STOPPED or self.supervisor.runner(name) is not None:
+        self.herder.must_lead("Only the leader can process offset modification requests")
+        if self.herder.target(name) != STOPPED:
             raise BadRequest(_STOPPED_FIRST.format(name))
-        return self._connector(name)
+        connector, config = self._connector(name)
+        # The owner reports STOPPED when the run has ended, wherever it is.
+        state = self.herder.status(name)["connector"]["state"]
+        if state != STOPPED and isinstance(connector, SinkConnector):
+            raise ConnectError(_STILL_RUNNING.format(verb=verb, name=name))
+        if state != STOPPED:
+            raise BadRequest(_STOPPED_FIRST.format(name))
+        return connector, config
 
     def progress(self, name: str) -> JsonObject:
         """GET /ottla/connectors/{name}."""
@@ -312,8 +341,28 @@ class Worker:
     def load_file(self, path: Path) -> str:
         """Starts the connector of a file; its name."""
         name, config, state = read_connector_file(path)
-        self.put_connector(name, config, replace=True, initial_state=state)
+        if self._member is not None and not self._joined.wait(_JOINED_WITHIN_S):
+            why = self._member.refused or f"it has not joined its group within {_JOINED_WITHIN_S:.0f} s"
+            raise ConnectError(f"connector {name} was not created by this worker: {why}")
+        try:
+            self.put_connector(name, config, replace=True, initial_state=state)
+        except NotLeader as error:
+            if not error.url:
+                raise ConnectError(
+                    f"connector {name} was not created: the workers have no leader now"
+                ) from None
+            _put_at_leader(RestClient(error.url), name, config, state)
         return name
+
+
+def _put_at_leader(
+    leader: RestClient, name: str, config: Mapping[str, str | None], state: str | None
+) -> None:
+    """Creates or changes a connector at the worker that leads. A state is for new connectors only."""
+    if state is not None and name not in leader.call("GET", "/connectors"):
+        leader.call("POST", "/connectors", {"name": name, "config": dict(config), "initial_state": state})
+    else:
+        leader.call("PUT", connector_path(name, "/config"), dict(config))
 
 
 def read_connector_file(path: Path) -> tuple[str, dict[str, str | None], str | None]:

@@ -19,6 +19,7 @@ from ottla.connect.config.definitions import (
     parse_type,
     to_text,
 )
+from ottla.connect.config.overrides import Policy, override_policy
 from ottla.connect.failures import BadRequest, NotFound
 from ottla.connect.plugins import Plugins
 from ottla.connect.spi import Connector
@@ -117,7 +118,9 @@ def validate_connector(
     values = definition.validate(given)
     if connector.kind == "sink":
         _check_sink_topics(values, given)
+        _check_sink_group(values, given, worker or {})
     _check_name(values["name"])
+    _check_negations(values, given)
     converters = _converter_infos(plugins, given, values)
     own_values = own.validate(given)
     for key, errors in connector.validate(given).items():
@@ -129,7 +132,7 @@ def validate_connector(
             message = "Null value can not be supplied as the configuration value."
             merged.setdefault(key, ConfigValue(key)).errors.append(message)
     result.configs = [(keys.get(name), value) for name, value in merged.items()]
-    result.configs += _override_infos(given, connector.kind) + converters
+    result.configs += _override_infos(given, connector.kind, override_policy(worker or {})) + converters
     result.groups += [
         group
         for group in dict.fromkeys(key.group for key, _ in converters if key is not None and key.group)
@@ -269,6 +272,33 @@ def _check_sink_topics(values: dict[str, ConfigValue], given: Mapping[str, str])
         )
 
 
+def _check_sink_group(
+    values: dict[str, ConfigValue], given: Mapping[str, str], worker: Mapping[str, str]
+) -> None:
+    """A sink must not commit into the group of the workers."""
+    own = worker.get("group.id")
+    override = "consumer.override.group.id"
+    if own is None or (given.get(override) or f"connect-{given.get('name')}") != own:
+        return
+    if override in given:
+        text = f"Consumer group {own} conflicts with Connect worker group {own}"
+        values.setdefault(override, ConfigValue(override, own)).errors.append(text)
+    else:
+        text = f"Consumer group for sink connector named {given.get('name')} conflicts with Connect worker group {own}"
+        values["name"].errors.append(text)
+
+
+def _check_negations(values: dict[str, ConfigValue], given: Mapping[str, str]) -> None:
+    """A transform that negates its predicate must have one."""
+    for alias in dict.fromkeys(parse_type("transforms", given.get("transforms", ""), "LIST")):
+        negate, predicate = f"transforms.{alias}.negate", f"transforms.{alias}.predicate"
+        if negate in given and predicate not in given:
+            values.setdefault(negate, ConfigValue(negate, given[negate])).errors.append(
+                f"Config '{negate}' was provided but there is no config '{predicate}' "
+                "defining a predicate to be negated."
+            )
+
+
 def _fully(regex: str, text: str) -> bool:
     try:
         return re.fullmatch(regex, text) is not None
@@ -293,7 +323,7 @@ def _converter_infos(
             )
             continue
         values[name].value = spec.name
-        inner = kafka_keys(spec.name.removeprefix("org.apache.kafka.connect."))
+        inner = spec.load().config_def() or kafka_keys(spec.name.removeprefix("org.apache.kafka.connect."))
         prefix = f"{name}."
         own = {key[len(prefix) :]: value for key, value in given.items() if key.startswith(prefix)}
         own.setdefault("converter.type", name.partition(".")[0])
@@ -304,14 +334,21 @@ def _converter_infos(
     return infos
 
 
-def _override_infos(given: Mapping[str, str], kind: str) -> list[tuple[ConfigKey | None, ConfigValue]]:
-    """The client overrides, which the policy `All` accepts."""
+def _override_infos(
+    given: Mapping[str, str], kind: str, policy: Policy
+) -> list[tuple[ConfigKey | None, ConfigValue]]:
+    """The client overrides, with what the worker's policy says to each."""
     prefixes: tuple[str, ...] = ("producer.override.",) if kind == "source" else ("consumer.override.",)
     if given.get("errors.deadletterqueue.topic.name"):
         prefixes = ("producer.override.", "consumer.override.", "admin.override.")
     elif kind == "source" and any(key.startswith("topic.creation.") for key in given):
         prefixes = (*prefixes, "admin.override.")
-    return [(None, ConfigValue(key, value)) for key, value in given.items() if key.startswith(prefixes)]
+    infos: list[tuple[ConfigKey | None, ConfigValue]] = []
+    for key, value in given.items():
+        if key.startswith(prefixes):
+            refused = policy(key.partition(".override.")[2])
+            infos.append((None, ConfigValue(key, value, [refused] if refused else [])))
+    return infos
 
 
 def _unknown(given: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> list[str]:

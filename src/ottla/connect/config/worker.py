@@ -20,6 +20,7 @@ _OWN: Final = ConfigDef(
         ConfigKey("ottla.poll.interval.ms", "LONG", 200, valid="[1,...]"),
         ConfigKey("ottla.restart.backoff.ms", "LONG", 1_000, valid="[1,...]"),
         ConfigKey("ottla.restart.backoff.max.ms", "LONG", 60_000, valid="[1,...]"),
+        ConfigKey("connector.client.config.override.allowlist", "LIST", default=()),
     ]
 )
 _PREFIXES: Final = (
@@ -30,10 +31,6 @@ _PREFIXES: Final = (
 _STANDALONE_TOO: Final = (
     *("client.id", "exactly.once.source.support", "security.protocol", "request.timeout.ms"),
     *("retry.backoff.ms", "retry.backoff.max.ms", "metadata.max.age.ms", "connections.max.idle.ms"),
-)
-_CLIENT_KEYS: Final = (
-    *("security.protocol", "sasl.mechanism", "sasl.jaas.config"),
-    *("ssl.truststore.location", "ssl.keystore.location"),
 )
 DEFAULT_LISTENER: Final = "http://localhost:8083"
 _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
@@ -103,14 +100,6 @@ class WorkerConfig:
         """The keys under a prefix, without it."""
         size = len(prefix)
         return {key[size:]: value for key, value in self.originals.items() if key.startswith(prefix)}
-
-    def client_options(self, prefix: str = "") -> dict[str, str]:
-        """What a client needs to reach the brokers, by Kafka's names."""
-        found = {key: self.originals[key] for key in _CLIENT_KEYS if key in self.originals}
-        if prefix:
-            given = self.prefixed(prefix)
-            found.update({key: given[key] for key in _CLIENT_KEYS if key in given})
-        return found
 
 
 def _own_name() -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import ClassVar
 
+from ottla.connect.config.definitions import ConfigDef
 from ottla.connect.data.schema import ConnectValue, Schema
 
 SchemaAndValue = tuple[Schema | None, ConnectValue]
@@ -13,9 +15,17 @@ SchemaAndValue = tuple[Schema | None, ConnectValue]
 class Converter(ABC):
     """Converts keys, values or headers. `configs` are the connector's keys without the prefix `value.converter.`."""
 
+    java_classes: ClassVar[tuple[str, ...]] = ()
+    """Names of Java's converters that a plugin's converter replaces."""
+
     def __init__(self, configs: Mapping[str, str] | None = None, *, is_key: bool = False) -> None:
         self.configs = dict(configs or {})
         self.is_key = is_key
+
+    @classmethod
+    def config_def(cls) -> ConfigDef | None:
+        """The keys of a plugin's converter, which are then checked; None if it does not say."""
+        return None
 
     @abstractmethod
     def from_connect(self, topic: str, schema: Schema | None, value: ConnectValue) -> bytes | None:

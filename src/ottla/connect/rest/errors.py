@@ -74,6 +74,10 @@ class BodyTooLarge(HTTPException):
         super().__init__(413, f"Request Entity Too Large: a body has at most {MOST_BODY_BYTES} bytes")
 
 
+class NotJson(BadRequest):
+    """A body that is not JSON."""
+
+
 async def json_body(request: Request) -> Json:
     """The JSON of a request; BadRequest if it is none, or too deep."""
     data = bytearray()
@@ -94,7 +98,7 @@ async def json_body(request: Request) -> Json:
     try:
         found: Json = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is not JSON: {error}") from None
+        raise NotJson(f"the body is not JSON: {error}") from None
     if _depth(found) > _MOST_DEPTH:
         raise BadRequest(f"the body is nested more than {_MOST_DEPTH} levels deep")
     return found

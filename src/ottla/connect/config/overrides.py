@@ -1,0 +1,89 @@
+"""Settings of a connector's clients: the worker's, then `producer.` or `consumer.`, then the connector's overrides.
+
+A policy of the worker says which overrides a connector may give.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ottla.admin.settings import ClusterSettings
+from ottla.client.cluster_settings import is_java_security, writer_settings
+from ottla.client.settings import COMMON, RENAMED
+from ottla.connect.config.worker import WorkerConfig
+from ottla.connect.failures import ConfigInvalid
+
+_logger = logging.getLogger(__name__)
+
+POLICY: Final = "connector.client.config.override.policy"
+ALLOWLIST: Final = "connector.client.config.override.allowlist"
+_PACKAGE: Final = "org.apache.kafka.connect.connector.policy."
+_PRINCIPAL: Final = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
+_OF_GROUPS: Final = frozenset({"group.id", "auto.offset.reset", "isolation.level"})
+"""What the run of a sink reads by itself."""
+_RENAMED: Final = {theirs: ours for ours, theirs in RENAMED.items()}
+
+Policy = Callable[[str], str | None]
+"""Why a client's key may not be overridden; None if it may."""
+
+
+def override_policy(worker: Mapping[str, str]) -> Policy:
+    """The policy of a worker; ConfigInvalid names the known ones.
+
+    >>> override_policy({POLICY: "None"})("batch.size")
+    "The 'None' policy does not allow 'batch.size' to be overridden in the connector configuration."
+    >>> override_policy({POLICY: "Allowlist", ALLOWLIST: "batch.size,acks"})("acks") is None
+    True
+    """
+    given = worker.get(POLICY, "All")
+    name = given.removeprefix(_PACKAGE).removesuffix("ConnectorClientConfigOverridePolicy")
+    allowed: frozenset[str] | None
+    match name:
+        case "All":
+            allowed = None
+        case "None":
+            allowed = frozenset()
+        case "Principal":
+            allowed = _PRINCIPAL
+        case "Allowlist":
+            listed = (one.strip() for one in worker.get(ALLOWLIST, "").split(","))
+            allowed = frozenset(one for one in listed if one)
+        case _:
+            raise ConfigInvalid(
+                f"Invalid value {given} for configuration {POLICY}: it is All, None, Principal or Allowlist; "
+                "policies in Java run in Apache Kafka Connect only"
+            )
+
+    def refuse(key: str) -> str | None:
+        if allowed is None or key in allowed:
+            return None
+        return f"The '{name}' policy does not allow '{key}' to be overridden in the connector configuration."
+
+    return refuse
+
+
+def client_settings(worker: WorkerConfig, config: Mapping[str, str], kind: str) -> ClusterSettings:
+    """The cluster that a connector reads or writes, and the login there. `config` has providers' values filled in."""
+    role = "producer" if kind == "source" else "consumer"
+    options = known_options(worker.originals)
+    options |= known_options(worker.prefixed(f"{role}."))
+    prefix = f"{role}.override."
+    given = {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
+    own = known_options(given)
+    for key in sorted(set(given) - set(own) - _OF_GROUPS):
+        _logger.warning("connector %s: %s%s has no effect here", config.get("name"), prefix, key)
+    options |= own
+    options.setdefault("client.id", f"connector-{role}-{config.get('name')}-0")
+    servers = options.pop("bootstrap.servers", worker.bootstrap_servers)
+    return writer_settings(servers, options)
+
+
+def known_options(given: Mapping[str, str]) -> dict[str, str]:
+    """Those of Kafka's keys that our clients have, among all keys of a worker or a connector."""
+    return {
+        key: value
+        for key, value in given.items()
+        if is_java_security(key) or _RENAMED.get(key, key.replace(".", "_")) in COMMON
+    }
