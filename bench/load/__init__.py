@@ -48,6 +48,8 @@ class Load:
     """The heartbeat interval of a classic member; 0 means the client's default."""
     seed: int = 0
     """Random choices are the same for all runs with the same seed."""
+    read_from: tuple[str, str] | None = None
+    """Bootstrap servers and topic that a reader beside a sender reads, where it is not the sender's topic."""
     security: dict[str, str] = field(default_factory=dict)
     """Settings of librdkafka for TLS and SASL; none for plain connections."""
 

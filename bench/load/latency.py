@@ -22,7 +22,7 @@ def send(load: Load) -> dict[str, float]:
     """Percentiles in ms of acknowledgement and of arrival, and how late the sender itself was."""
     total = int(load.rate * (load.seconds + _WARM_S))
     reader = subprocess.Popen(
-        command("latency-read", replace(load, records=total)),
+        command("latency-read", _read_side(replace(load, records=total))),
         stdout=subprocess.PIPE,
         text=True,
         bufsize=1,
@@ -69,6 +69,14 @@ def send(load: Load) -> dict[str, float]:
         "sender late p99": percentiles("late", late[int(len(late) * warm / total) :])["late p99"],
         "rate": sent / taken,
     }
+
+
+def _read_side(load: Load) -> Load:
+    """What the reader reads: the sender's topic, or its copy elsewhere."""
+    if load.read_from is None:
+        return load
+    bootstrap, topic = load.read_from
+    return replace(load, bootstrap=bootstrap, topic=topic, read_from=None)
 
 
 def read(load: Load) -> dict[str, float]:

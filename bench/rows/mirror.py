@@ -1,4 +1,4 @@
-"""Ottla Mirror beside MirrorMaker 2: the same source and target, records a second and the mirror's CPU."""
+"""Ottla Mirror beside MirrorMaker 2: the same source and target; records a second, the mirror's CPU, and its lag."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from bench import load
@@ -24,6 +25,8 @@ from ottla.testing.maven import classpath
 _PARTITIONS = 4
 _LIMIT_S = 300.0
 _LOOK_S = 0.01
+_RATE = 20_000
+_LINGER_MS = 2
 
 
 def mirror(bench: Bench) -> None:
@@ -38,6 +41,9 @@ def mirror(bench: Bench) -> None:
                 for tool in tools:
                     if any(system.name == tool for system in bench.systems):
                         _measure(bench, tool, source, target, size, codec)
+        for tool in (OTTLA, KAFKA):
+            if any(system.name == tool for system in bench.systems):
+                _measure_lag(bench, tool, source, target)
     finally:
         for broker in (source, target):
             broker.kill()
@@ -56,6 +62,31 @@ def _measure(bench: Bench, tool: str, source: Ottla, target: Ottla, size: int, c
         bench.sheet.add(tool, row, "mirror memory", "MB", rss_mb(process.pid))
     load.delete_topic(source.bootstrap, topic)
     load.delete_topic(target.bootstrap, f"{alias}.{topic}")
+
+
+def _measure_lag(bench: Bench, tool: str, source: Ottla, target: Ottla) -> None:
+    """From the moment a record was due at the source to its arrival at a consumer of the target."""
+    row = "mirror lag at 20 k/s"
+    topic = bench.topic(source, row, _PARTITIONS)
+    alias = f"{tool.split()[0].lower()}{topic}"
+    remote = f"{alias}.{topic}"
+    with _running(bench.directory / "mirror", tool, alias, source, target, topic) as process:
+        # A first record shows that the mirror is at work.
+        load.run("produce", Load(source.bootstrap, topic, _PARTITIONS * 10, 100))
+        _follow(process, target, remote, _PARTITIONS * 10)
+        wanted = Load(
+            source.bootstrap, topic, rate=_RATE, seconds=2 * bench.scale.seconds, linger_ms=_LINGER_MS
+        )
+        before_s = cpu_seconds(process.pid)
+        figures = load.run("latency", replace(wanted, read_from=(target.bootstrap, remote)))
+        cpu_s = cpu_seconds(process.pid) - before_s
+    if figures["rate"] < 0.95 * _RATE:
+        bench.sheet.note(f"{row}: beside {tool} the sender held only {figures['rate']:,.0f} records/s")
+    for name in ("p50", "p99"):
+        bench.sheet.add(tool, row, name, "ms", figures[f"end-to-end {name}"])
+    bench.sheet.add(tool, row, "mirror CPU", "% of a core", 100 * cpu_s / (wanted.seconds + 1))
+    load.delete_topic(source.bootstrap, topic)
+    load.delete_topic(target.bootstrap, remote)
 
 
 @contextmanager
