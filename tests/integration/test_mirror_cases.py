@@ -27,6 +27,7 @@ from ottla.admin.acls import Entry, Pattern, create_acls, describe_acls
 from ottla.admin.configs import describe_configs
 from ottla.admin.partitions import delete_records
 from ottla.admin.topics import delete_all_of
+from ottla.admin.transactions import describe_transaction
 from ottla.cli.main import main
 from ottla.mirror.config import mirror_config
 from ottla.mirror.mirror import Mirror
@@ -251,3 +252,22 @@ def test_readers_of_a_topic_may_read_its_copy(start_ottla_broker):
     cluster = connect(target)
     assert describe_acls(cluster) == {pattern._replace(name="A.orders"): [reads]}
     cluster.close()
+
+
+def test_ids_are_taken_again_before_coordinators_forget_them(world, monkeypatch):
+    source, target = world
+    make_topic(source, "orders", 2)
+    produce(source, "orders", 100)
+    monkeypatch.setattr("ottla.mirror.flow._RENEW_S", 0.0)
+    for more in range(3):
+        copy_once(keys(source, target))
+        produce(source, "orders", 20, start=1000 * (more + 1))
+    copy_once(keys(source, target))
+    assert assert_same_records(source, "orders", target, "A.orders") == 160
+    assert records(source, "orders") == records(target, "A.orders")
+    cluster = connect(target)
+    epochs = [
+        describe_transaction(cluster, f"ottla-mirror-A-B-{one}")[1].producer_epoch for one in ("driver", "0")
+    ]
+    cluster.close()
+    assert min(epochs) >= 7, epochs

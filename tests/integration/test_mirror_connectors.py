@@ -65,6 +65,7 @@ def test_three_connectors_mirror_topics_groups_and_heartbeats(world):
     source, target = world
     make_topic(source, "orders", 2)
     make_topic(source, "empty")
+    make_topic(target, "heartbeats")
     produce(source, "orders", 60)
     commit(source, "billing", {Place("orders", 0): 7, Place("empty", 0): 0})
     with worker(target) as rest:

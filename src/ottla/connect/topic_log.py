@@ -62,10 +62,16 @@ class TopicLog:
         self._apply = apply
         self._parts: dict[int, _Part] = {}
 
-    def open(self, partitions: int, replication: int, configs: dict[str, str]) -> None:
-        """Creates the topic if it is missing; refuses one that is not compacted. 0 replicas means up to three."""
+    def open(
+        self, partitions: int, replication: int, configs: dict[str, str], *, any_policy: bool = False
+    ) -> None:
+        """Creates the topic if it is missing; refuses one that is not compacted, unless `any_policy` is allowed.
+
+        0 replicas means up to three.
+        """
         self._brokers.retrying(lambda: self._make(partitions, replication, configs), _RETRY_S)
-        self._check_policy()
+        if not any_policy:
+            self._check_policy()
         self._brokers.retrying(self._find_parts, _RETRY_S)
 
     def _find_parts(self) -> None:

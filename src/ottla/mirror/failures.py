@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.errors import ApiException, ErrorCode
+
+_ANSWERED_BY_A_NEW_START: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+
+
+def passes(code: ErrorCode) -> bool:
+    """Whether a failure passes by itself or by a new start of the flow; any other needs a person."""
+    return code.retriable or code in _ANSWERED_BY_A_NEW_START
 
 
 class MirrorError(Exception):

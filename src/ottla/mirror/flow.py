@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla.admin.cluster import Cluster
+from ottla.errors import ApiException
 from ottla.mirror import topics as topic_sync
 from ottla.mirror.config import FlowConfig
-from ottla.mirror.failures import LaneFenced, PartitionStopped
+from ottla.mirror.failures import LaneFenced, PartitionStopped, passes
 from ottla.mirror.filling import fill
 from ottla.mirror.groups import Copy
 from ottla.mirror.lanes import Copied, LaneOutcome, Position, Share
@@ -262,8 +263,8 @@ class Flow:
                 state.position.upstream,
                 state.position.downstream,
                 limits.max_batch_bytes,
-                # The cleaner may have removed records at the source since they were copied.
-                resume=self.config.values["on.foreign.records"] == "resume" or limits.compacts,
+                resume=self.config.values["on.foreign.records"] == "resume",
+                compacts=limits.compacts,
             )
             try:
                 tail = read_tail(self.source, self.target, question)
@@ -328,6 +329,8 @@ class Flow:
     def _renew(self) -> None:
         """Takes each id again once a day: coordinators forget ids after a week, and then fence no old writer."""
         now_s = time.monotonic()
+        with self.lock:
+            self.ledger.renew(now_s, _RENEW_S)
         for lane in self._lanes.values():
             if now_s - lane.owned_s < _RENEW_S:
                 continue
@@ -400,6 +403,8 @@ class Flow:
         lane = self._lanes[outcome.lane]
         if outcome.code in FENCED:
             raise LaneFenced(lane.owner.transactional_id, outcome.code)
+        if outcome.refused is None and not passes(outcome.code):
+            raise ApiException(outcome.code, outcome.failure or "")
         states = [
             state
             for state in self.partitions.values()

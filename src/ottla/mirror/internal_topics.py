@@ -28,7 +28,8 @@ class InternalTopic:
 
     def open(self, *, read: bool = False) -> None:
         """Creates the topic where it is missing; reads it to its end."""
-        self._log.open(1, self._replicas, {})
+        # As in MirrorMaker 2, one that is there already stays as it is.
+        self._log.open(1, self._replicas, {}, any_policy=True)
         if read:
             self._log.read_to_end()
 

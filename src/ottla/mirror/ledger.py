@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -21,7 +22,7 @@ from ottla.errors import ApiException
 from ottla.mirror import formats
 from ottla.mirror.config import SOURCE_CONNECTOR, FlowConfig
 from ottla.mirror.failures import LaneFenced
-from ottla.mirror.ownership import FENCED, LaneOwner
+from ottla.mirror.ownership import FENCED, Identity, LaneOwner
 from ottla.mirror.runs import Run, RunMap
 from ottla.pipeline.writer import BatchWriter, Grant, Place
 
@@ -134,16 +135,25 @@ class Ledger:
         self._notes_log = TopicLog(self._settings, flow.offsets_topic, self._apply_note)
         self._runs_log = RunsLog(flow)
         self._writer: BatchWriter | None = None
+        self._owner = LaneOwner(self._brokers, self._driver_id)
+        self._owned_s = 0.0
 
     def open(self) -> None:
         """Takes the ledger over from an earlier driver, which can write no more, and reads it."""
         self._make()
-        owner = LaneOwner(self._brokers, self._driver_id)
         places = [Place(self._flow.offsets_topic, one) for one in range(self._notes_log.partitions)]
-        identity = owner.fence([*places, Place(self._flow.runs_topic, 0)])
+        self._write_as(self._owner.fence([*places, Place(self._flow.runs_topic, 0)]))
+        self.read()
+
+    def _write_as(self, identity: Identity) -> None:
         grant = Grant(self._settings, producer_id=identity.producer_id, epoch=identity.epoch)
         self._writer = BatchWriter(self._brokers, grant)
-        self.read()
+        self._owned_s = time.monotonic()
+
+    def renew(self, now_s: float, every_s: float) -> None:
+        """Takes the driver's id again when it is due: coordinators forget ids, and then fence no old driver."""
+        if now_s - self._owned_s >= every_s:
+            self._write_as(self._owner.own())
 
     def look(self) -> None:
         """Reads the ledger without taking it over; ApiException if no mirror has made its topics yet."""

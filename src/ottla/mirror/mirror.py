@@ -15,7 +15,7 @@ from ottla.connect.failures import ConnectError
 from ottla.errors import ApiException
 from ottla.mirror.acls import sync_acls
 from ottla.mirror.config import FlowConfig, MirrorConfig
-from ottla.mirror.failures import LaneFenced, MirrorError
+from ottla.mirror.failures import LaneFenced, MirrorError, passes
 from ottla.mirror.flow import Flow, FlowProgress
 from ottla.mirror.groups import GroupSync
 from ottla.mirror.heartbeats import Heartbeats
@@ -27,6 +27,8 @@ _logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 15.0
 _TICK_S: Final = 0.25
+_ONCE_PATIENCE_S: Final = 120.0
+"""How long a mirror that runs once waits for clusters that do not answer."""
 
 MakeRunner = Callable[[FlowConfig], Runner]
 
@@ -57,6 +59,7 @@ class FlowDriver:
     flow: Flow | None = None
     failure: str | None = None
     prepared: threading.Event = field(default_factory=threading.Event)
+    failing_since_s: float | None = None
 
     def run(self) -> None:
         """Returns when ended, when a flow that runs once is done, or with `failure` when it cannot go on."""
@@ -73,6 +76,10 @@ class FlowDriver:
                 _logger.error("%s: %s", self.config.name, error)
                 return
             except ApiException as error:
+                if self._is_final(error):
+                    self.failure = str(error)
+                    _logger.error("%s: %s", self.config.name, error)
+                    return
                 pause_s = backoff.next_s()
                 _logger.warning("%s: %s; again in %.1f s", self.config.name, error, pause_s)
                 self.ended.wait(pause_s)
@@ -80,6 +87,15 @@ class FlowDriver:
                 self.failure = f"{type(error).__name__}: {error}"
                 _logger.exception("%s ends", self.config.name)
                 return
+
+    def _is_final(self, error: ApiException) -> bool:
+        """Whether waiting helps no more: the error does not pass, or a run that is to end soon has waited enough."""
+        if not passes(error.code):
+            return True
+        now_s = time.monotonic()
+        if self.failing_since_s is None:
+            self.failing_since_s = now_s
+        return self.once and now_s - self.failing_since_s > _ONCE_PATIENCE_S
 
     def _mirror(self) -> None:
         runner = self.make_runner(self.config)
@@ -89,6 +105,7 @@ class FlowDriver:
         try:
             flow.prepare()
             self.prepared.set()
+            self.failing_since_s = None
             if self.once:
                 self._copy_once(flow)
                 side.finish()

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
 from ottla.admin.cluster import Cluster
+from ottla.mirror.compacted_tails import match_compacted
 from ottla.mirror.copying import Piece, pieces
 from ottla.mirror.failures import PartitionStopped
 from ottla.mirror.runs import Run, RunMap
@@ -56,7 +57,9 @@ class TailQuestion:
     downstream: int
     max_batch_bytes: int
     resume: bool = False
-    """Whether records that the source does not have are passed over: others wrote them, or it was compacted since."""
+    """Whether records that the source does not have are passed over: others wrote them."""
+    compacts: bool = False
+    """Whether cleaners may have removed records at either side since."""
 
 
 def read_tail(source: Cluster, target: Cluster, question: TailQuestion) -> Tail:
@@ -76,7 +79,8 @@ def read_tail(source: Cluster, target: Cluster, question: TailQuestion) -> Tail:
         upstream = _upstream(source, question, begin)
         tail.upstream = begin
         try:
-            compare(tail, question, _downstream(target, question, end), upstream)
+            walk = compare_compacted if question.compacts else compare
+            walk(tail, question, _downstream(target, question, end), upstream)
         finally:
             upstream.close()
     tail.downstream = end
@@ -140,6 +144,36 @@ def compare(
                 tail.foreign += 1
             else:
                 raise _differs(question, record, waiting[0][0] if waiting else tail.upstream)
+
+
+def compare_compacted(
+    tail: Tail,
+    question: TailQuestion,
+    downstream: Iterator[tuple[Buffer, int, BatchHeader]],
+    upstream: Iterator[Piece],
+) -> None:
+    """The same where cleaners may have removed records at either side."""
+    found = match_compacted(
+        (
+            (record, not header.timestamp_type)
+            for data, at, header in downstream
+            for record in iter_records(data, at, header)
+            if record.offset >= question.downstream
+        ),
+        (one for piece in upstream for one in _records(piece)),
+        lead_in=tail.upstream > question.upstream,
+    )
+    for wrong, where in ((found.foreign, question.remote), (found.missing, question.place)):
+        if wrong is not None and not question.resume:
+            raise PartitionStopped(
+                f"{where.topic}-{where.partition} holds at offset {wrong} a record that its other side lacks, without "
+                "a newer one of the same key there: others wrote to the copy. Stop them and set "
+                "on.foreign.records=resume, or delete the topic at the target"
+            )
+    for offset, copied in found.pairs:
+        tail.runs.add(offset, copied, 1)
+        tail.upstream = offset + 1
+    tail.records, tail.foreign = len(found.pairs), found.unmatched
 
 
 def _same_bytes(piece: Piece, data: Buffer, at: int, header: BatchHeader) -> bool:

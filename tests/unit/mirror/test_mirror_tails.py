@@ -7,7 +7,7 @@ import pytest
 from ottla.mirror.copying import pieces_of
 from ottla.mirror.failures import PartitionStopped
 from ottla.mirror.runs import Run
-from ottla.mirror.tails import Tail, TailQuestion, compare
+from ottla.mirror.tails import Tail, TailQuestion, compare, compare_compacted
 from ottla.pipeline.writer import Place
 from ottla.records.batch import LOG_APPEND_TIME, build_batch, read_header
 from ottla.records.codecs import Compression
@@ -67,6 +67,43 @@ def test_records_that_the_source_has_deleted_since():
         tail_of([batch([2, 3, 4])], [batch([0, 1]), batch([2, 3], "cx")], begin=2)
 
 
-def test_records_that_compaction_has_removed_since():
-    tail = tail_of([batch([1, 3, 4])], [batch([0, 1, 2, 3])], resume=True)
+def keyed(*records: tuple[int, str, str]) -> bytes:
+    """A batch of (offset, key, value)."""
+    return build_batch([Record(at, 1000, key.encode(), value.encode()) for at, key, value in records])
+
+
+def compacted(source: list[bytes], target: list[bytes], *, begin: int = 0, resume: bool = False) -> Tail:
+    question = TailQuestion(Place("t", 0), Place("A.t", 0), 0, 0, 1 << 20, resume, compacts=True)
+    tail = Tail(begin, 0)
+    pieces = (piece for data in source for piece in pieces_of(data, 0, read_header(data), begin, 1 << 20))
+    compare_compacted(tail, question, ((data, 0, read_header(data)) for data in target), pieces)
+    return tail
+
+
+def test_records_that_the_sources_cleaner_has_removed_since():
+    target = [keyed((0, "a", "1"), (1, "b", "1"), (2, "a", "2"), (3, "c", "1"))]
+    source = [keyed((1, "b", "1"), (3, "c", "1"), (4, "a", "3"), (5, "d", "1"))]
+    tail = compacted(source, target)
     assert (tail.upstream, tail.records, tail.foreign) == (4, 2, 2)
+    assert list(tail.runs) == [Run(1, 1, 3)]
+
+
+def test_records_that_the_targets_cleaner_has_removed_are_not_copied_twice():
+    source = [keyed((0, "a", "1"), (1, "b", "1"), (2, "a", "2"), (3, "c", "1"))]
+    target = [keyed((1, "b", "1"), (2, "a", "2"))]
+    assert compacted(source, target).upstream == 3
+    assert compacted(source, []).upstream == 0, "an empty tail says nothing"
+
+
+def test_a_record_of_others_in_a_compacted_copy_stops_the_partition():
+    source = [keyed((0, "a", "1"), (1, "b", "1"))]
+    foreign = [keyed((0, "a", "1"), (1, "x", "9"), (2, "b", "1"))]
+    with pytest.raises(
+        PartitionStopped, match=r"A\.t-0 holds at offset 1 a record that its other side lacks"
+    ):
+        compacted(source, foreign)
+    assert (tail := compacted(source, foreign, resume=True)).upstream == 2 and tail.foreign == 1
+    with pytest.raises(PartitionStopped, match=r"t-0 holds at offset 0 a record"):
+        compacted(source, [keyed((1, "b", "1"))])
+    # Deleted at the source's beginning since: in order.
+    assert compacted([keyed((1, "b", "1"))], [keyed((0, "a", "1"), (1, "b", "1"))], begin=1).upstream == 2
