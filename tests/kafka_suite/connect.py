@@ -38,6 +38,9 @@ CLASSES: Final = (
     "org.apache.kafka.connect.file.integration.FileStreamSinkConnectorIntegrationTest",
     "org.apache.kafka.connect.integration.OffsetsApiIntegrationTest",
     "org.apache.kafka.connect.integration.ConnectorValidationIntegrationTest",
+    "org.apache.kafka.connect.mirror.integration.MirrorConnectorsIntegrationBaseTest",
+    "org.apache.kafka.connect.mirror.integration.IdentityReplicationIntegrationTest",
+    "org.apache.kafka.connect.mirror.integration.MirrorConnectorsIntegrationTransactionsTest",
 )
 _SERVICE: Final = "META-INF/services/org.junit.jupiter.api.extension.Extension"
 

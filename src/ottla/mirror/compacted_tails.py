@@ -1,6 +1,6 @@
 """The tail of a compacted target: cleaners at both sides may have removed records since they were copied.
 
-A record that one side lacks is in order if a newer one with its key is there: that is why the cleaner removed it. Any
+A record that one side lacks is in order if a newer one with its key is there: that is why the cleaner removed it. Each
 other difference is somebody else's record, or a lost one.
 """
 

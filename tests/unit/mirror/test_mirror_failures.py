@@ -23,7 +23,7 @@ _KEYS = {
 class _Failing(FlowDriver):
     """A driver whose copying fails with one code after another."""
 
-    codes: list[ErrorCode] = []
+    codes: list[ErrorCode]
 
     def _mirror(self) -> None:
         if self.codes:
