@@ -12,13 +12,19 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from ottla.testing.class_archive import archive_flags
 from ottla.testing.maven import classpath
 from ottla.testing.ports import free_ports
 
 VERSION = "4.3.1"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
-LEAN_JVM_FLAGS = ["-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"]
+ARCHIVE = f"kafka-{VERSION}"
+
+LEAN_JVM_FLAGS = [
+    *("-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"),
+    *archive_flags(ARCHIVE),
+]
 """For programs that run a second or two: start-up dominates their run time."""
 
 KAFKA_JVM_FLAGS = [

@@ -31,10 +31,16 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 
 
-def classpath(*coordinates: str) -> str:
-    """Return the class path of `group:artifact:version[:classifier]` artifacts with all dependencies."""
+def cache_directory() -> Path:
+    """Where resolved class paths and archives of classes are kept."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ottla"
     cache.mkdir(parents=True, exist_ok=True)
+    return cache
+
+
+def classpath(*coordinates: str) -> str:
+    """Return the class path of `group:artifact:version[:classifier]` artifacts with all dependencies."""
+    cache = cache_directory()
     remembered = cache / f"classpath-{hashlib.sha256(' '.join(coordinates).encode()).hexdigest()[:16]}"
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -89,11 +95,12 @@ def _run(command: list[str], name: str) -> tuple[int, str]:
 
 
 def main() -> None:
-    """Fetch Apache Kafka for the tests that compare with it, so that none of them waits for the network."""
-    from ottla.testing.apache import java_is_here, kafka_classpath
+    """Fetch Apache Kafka for the tests that compare with it, and archive its classes: none of them waits for that."""
+    from ottla.testing.apache import java_is_here
+    from ottla.testing.class_archive import make_kafka_archive
 
     if java_is_here():
-        kafka_classpath()
+        make_kafka_archive()
     else:
         sys.stderr.write("Java or Maven is missing: tests that compare with Apache Kafka are skipped\n")
 
