@@ -5,13 +5,13 @@ Only the two classes of that map are read: anything else in a file is refused, a
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from ottla.connect.failures import ConnectError
+from ottla.connect.whole_files import write_whole
 
 _START: Final = bytes.fromhex("aced0005")
 _MAP: Final = (
@@ -99,12 +99,7 @@ def write_offset_file(path: Path, entries: Mapping[bytes, bytes | None]) -> None
         parts += [b"u", _ARRAY_REFERENCE if known else _ARRAY_CLASS, struct.pack(">i", len(one)), one]
         known = True
     parts.append(b"x")
-    temporary = path.with_name(path.name + ".new")
     try:
-        with temporary.open("wb") as file:
-            file.write(b"".join(parts))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        write_whole(path, b"".join(parts))
     except OSError as error:
         raise ConnectError(f"the file of offsets {path} cannot be written: {error.strerror}") from None

@@ -22,6 +22,7 @@ from ottla.connect.converters.simple import java_string
 from ottla.connect.data.record import SinkRecord
 from ottla.connect.failures import Occupied, Retriable, TaskFailed
 from ottla.connect.spi import Finding, Place, Refuse, SinkConnector, SinkCycle, SinkWriter, Written
+from ottla.connect.whole_files import write_whole
 
 _logger = logging.getLogger(__name__)
 
@@ -164,12 +165,7 @@ class _FileWriter(SinkWriter):
 
     def _save(self, length: int, lineage: int) -> None:
         note = {"length": length, "lineage": lineage, "offsets": self._offsets}
-        temporary = self._note.with_name(self._note.name + ".new")
-        with temporary.open("w") as file:
-            file.write(json.dumps(note))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._note)
+        write_whole(self._note, json.dumps(note).encode())
 
     def abort(self, cycle: SinkCycle, messages: Sequence[Written]) -> None:
         """Cuts the lines of a failed cycle off, if it is still this run that writes."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import os
 import re
-import secrets
 import zoneinfo
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from ottla.connect.data.schema import ConnectValue, Schema, Struct
 from ottla.connect.failures import ConnectError, DataError, Retriable, TaskFailed
 from ottla.connect.sinks.file_formats import format_of
 from ottla.connect.spi import Refuse, SinkCycle, SinkWriter
+from ottla.connect.whole_files import make_folder, write_whole
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -59,14 +59,8 @@ class LocalTarget(Target):
     def write(self, path: str, data: bytes) -> None:
         full = self._folder / path
         try:
-            full.parent.mkdir(parents=True, exist_ok=True)
-            # A task that was given up may still write the same file.
-            temporary = full.with_name(f".{full.name}.{secrets.token_hex(4)}.new")
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(full)
+            make_folder(full.parent)
+            write_whole(full, data, several_writers=True)
         except OSError as error:
             raise TaskFailed(f"{full} cannot be written: {error.strerror}") from error
 
