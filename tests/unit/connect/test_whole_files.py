@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: every name is synced before anybody is told that it is there."""
+"""Files that are replaced as a whole: their names are synced too."""
 
 from __future__ import annotations
 

@@ -107,7 +107,9 @@ class RemoteTarget(Target):
             system.pipe_file(full, data)
         except (FileNotFoundError, PermissionError) as error:
             raise TaskFailed(f"{full} cannot be written: {error}") from error
-        except (OSError, TimeoutError) as error:
+        except Exception as error:
+            if not isinstance(error, OSError) and not _unanswered(error):
+                raise
             raise Retriable(f"{full} cannot be written now: {error}") from error
 
     def look(self) -> None:
@@ -117,6 +119,16 @@ class RemoteTarget(Target):
             raise
         except OSError as error:
             raise TaskFailed(f"{self._url} cannot be reached: {error}") from error
+
+
+def _unanswered(error: Exception) -> bool:
+    """Whether an object store did not answer: s3fs passes on botocore's exceptions, which are no OSErrors."""
+    try:
+        from botocore.exceptions import ConnectionError as NotConnected
+        from botocore.exceptions import HTTPClientError
+    except ImportError:
+        return False
+    return isinstance(error, NotConnected | HTTPClientError)
 
 
 def target_of(values: ConfigValues) -> Target:
