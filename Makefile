@@ -16,7 +16,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-connect-suite test-kafka-suite pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-mirror-faults test-connect-suite test-kafka-suite pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -80,6 +80,9 @@ pictures: setup  ## every page of the console in both themes and two widths, as 
 
 test-connect-faults: setup  ## Connect, the long form: 20 workers and databases killed while tables and files grow
 	OTTLA_CONNECT_KILLS=20 $(BIN)/python -m pytest tests/chaos/test_connect_kills.py tests/chaos/test_connect_database_kills.py
+
+test-mirror-faults: setup-spark  ## Mirror, the long form: 20 kills of driver, executors, workers and brokers in a copy of 5 GB
+	OTTLA_MIRROR_GB=5 OTTLA_MIRROR_KILLS=20 $(BIN)/python -m pytest -s tests/spark/mirror_kills_long.py
 
 sim: setup  ## whole clusters in one process under faults: make sim [SEEDS=500] [SEED=1]
 	$(BIN)/python -m ottla.testing.sim --seed $(or $(SEED),1) --seeds $(or $(SEEDS),200)

@@ -6,21 +6,29 @@ from typing import Final
 
 from ottla.errors import ApiException, ErrorCode
 
-_ANSWERED_BY_A_NEW_START: Final = frozenset(
+_FINAL: Final = frozenset(
     {
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.OFFSET_OUT_OF_RANGE,
-        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        ErrorCode.ILLEGAL_SASL_STATE,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.POLICY_VIOLATION,
     }
 )
 
 
 def passes(code: ErrorCode) -> bool:
-    """Whether a failure passes by itself or by a new start of the flow; any other needs a person."""
-    return code.retriable or code in _ANSWERED_BY_A_NEW_START
+    """Whether a failure may pass by itself or by a new start of the flow; the others need a person."""
+    return code not in _FINAL
 
 
 class MirrorError(Exception):

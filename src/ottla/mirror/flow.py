@@ -17,6 +17,7 @@ from ottla.admin.cluster import Cluster
 from ottla.errors import ApiException
 from ottla.mirror import topics as topic_sync
 from ottla.mirror.config import FlowConfig
+from ottla.mirror.epochs import NO_EPOCH, went_back
 from ottla.mirror.failures import LaneFenced, PartitionStopped, passes
 from ottla.mirror.filling import fill
 from ottla.mirror.groups import Copy
@@ -70,7 +71,12 @@ class PartitionState:
         """What the ledger holds of it."""
         position = self.position
         return Note(
-            position.upstream - 1, position.downstream - 1, self.lane, still_open, topic_id=self.topic_id
+            position.upstream - 1,
+            position.downstream - 1,
+            self.lane,
+            still_open,
+            self.topic_id,
+            position.epoch,
         )
 
 
@@ -171,6 +177,7 @@ class Flow:
         places = {place: Place(topic.remote, place.partition) for place, topic in new.items()}
         first = list_offsets(self.source, dict.fromkeys(new, EARLIEST), isolation=READ_UNCOMMITTED)
         last = list_offsets(self.source, dict.fromkeys(new, LATEST), isolation=READ_COMMITTED)
+        source_ends = list_offsets(self.source, dict.fromkeys(new, LATEST), isolation=READ_UNCOMMITTED)
         ends = list_offsets(self.target, dict.fromkeys(places.values(), LATEST), isolation=READ_UNCOMMITTED)
         load = dict.fromkeys(range(self._count_lanes()), 0)
         for state in self.partitions.values():
@@ -192,11 +199,16 @@ class Flow:
             if note is None or note.target is None:
                 with self.lock:
                     self.ledger.map_of(place).add(upstream, downstream, 0)
-            state = PartitionState(place, remote, 0, Position(upstream, downstream), topic.topic_id)
+            epoch = NO_EPOCH if note is None else note.epoch
+            state = PartitionState(
+                place, remote, 0, Position(upstream, downstream, epoch=epoch), topic.topic_id
+            )
             state.source_end = last[place]
             if note is not None and made_again:
                 # Its note keeps the id of the topic that was copied.
                 state.topic_id, state.stopped = note.topic_id, _made_again(place)
+            elif source_ends[place] < upstream:
+                state.stopped = went_back(place, source_ends[place], upstream)
             states.append(state)
         for state in sorted(states, key=lambda one: -one.lag):
             state.lane = min(range(self._count_lanes()), key=lambda number: load[number])
@@ -273,7 +285,7 @@ class Flow:
                 continue
             with self.lock:
                 self._learn(state.place, tail.added_runs())
-            state.position = Position(tail.upstream, tail.downstream)
+            state.position = Position(tail.upstream, tail.downstream, epoch=state.position.epoch)
             if tail.records:
                 _logger.info(
                     "%s: %s-%d goes on after %d records that were not noted",

@@ -18,6 +18,7 @@ from ottla.admin.cluster import Cluster
 from ottla.admin.settings import ClusterSettings
 from ottla.errors import ApiException, ErrorCode
 from ottla.mirror.copying import Piece, Span, pieces, sealed
+from ottla.mirror.epochs import NO_EPOCH, Epoch, end_of_epoch, lost_offsets, went_back
 from ottla.mirror.ownership import Identity
 from ottla.mirror.runs import Run, RunMap
 from ottla.pipeline.fetching import (
@@ -47,6 +48,7 @@ class Position:
     upstream: int
     downstream: int
     sequence: int = 0
+    epoch: Epoch = NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class _Partition:
     done: int
     downstream: int
     runs: RunMap = field(default_factory=RunMap)
+    epoch: Epoch = NO_EPOCH
     sent: deque[tuple[tuple[Span, ...], int]] = field(default_factory=deque)
     records: int = 0
     size: int = 0
@@ -137,6 +140,7 @@ class Lane:
                 position.upstream,
                 position.upstream,
                 position.downstream,
+                epoch=position.epoch,
             )
             for place, position in share.positions.items()
         }
@@ -171,7 +175,7 @@ class Lane:
                     self._gone(gone)
                     found = []
                 # A partition that stopped while its next read was under way takes no more.
-                found = [one for one in found if self._part(one).stopped is None]
+                found = [one for one in found if self._part(one).stopped is None and self._goes_on(one)]
                 for one in found:
                     self._part(one).read_to = one.next_offset
                 reading = next_read()
@@ -233,6 +237,24 @@ class Lane:
             ways = "Stop those writers and set on.foreign.records=resume, or delete the topic at the target"
             part.stopped = f"{said}. {ways}"
 
+    def _goes_on(self, found: FetchedBatches) -> bool:
+        """Whether what was read continues what was copied; False, with the partition stopped, after a truncation.
+
+        An unclean election makes a replica the leader that lacks records. Its log may be longer again by now: the end
+        of the last copied leader epoch tells.
+        """
+        part = self._part(found)
+        for _, header in found.batches:
+            known, now = part.epoch, header.partition_leader_epoch
+            if NO_EPOCH.number < known.number < now:
+                end = end_of_epoch(self._source, part.place, known.number)
+                if 0 <= end < known.end:
+                    part.stopped = lost_offsets(part.place, end, known.end)
+                    return False
+            if header.next_offset > part.read_to:
+                part.epoch = Epoch(now, header.next_offset)
+        return True
+
     def _gone(self, gone: OffsetGone) -> None:
         """The source does not hold an offset: it deleted records before they were copied, or its log went back."""
         part = self._parts[gone.place]
@@ -248,16 +270,12 @@ class Lane:
             )
             part.read_to = part.done = first
             return
-        part.stopped = (
-            f"{where} ends at offset {last} at the source, and {gone.offset} was copied already: an unclean election, "
-            "or the topic was created again. Delete the topic at the target to copy it afresh, or run with offsets "
-            "set by hand in the offsets topic"
-        )
+        part.stopped = went_back(gone.place, last, gone.offset)
 
     def _report(self, part: _Partition) -> Copied:
         return Copied(
             part.place,
-            Position(part.done, part.downstream, self._writer.sequence(part.remote)),
+            Position(part.done, part.downstream, self._writer.sequence(part.remote), part.epoch),
             tuple(part.runs),
             part.records,
             part.size,

@@ -21,6 +21,7 @@ from ottla.connect.topic_log import TopicLog, append
 from ottla.errors import ApiException
 from ottla.mirror import formats
 from ottla.mirror.config import SOURCE_CONNECTOR, FlowConfig
+from ottla.mirror.epochs import NO_EPOCH, Epoch
 from ottla.mirror.failures import LaneFenced
 from ottla.mirror.ownership import FENCED, Identity, LaneOwner
 from ottla.mirror.runs import Run, RunMap
@@ -45,12 +46,15 @@ class Note:
     lane: int = _NO_LANE
     open: bool = False
     topic_id: str = ""
+    epoch: Epoch = NO_EPOCH
 
     def value(self) -> bytes:
         """The value of its record. MirrorMaker 2 reads `offset` only."""
         fields = Ordered(offset=self.offset)
         if self.target is not None:
             fields |= {"target": self.target, "lane": self.lane, "open": self.open, "topicId": self.topic_id}
+            if self.epoch != NO_EPOCH:
+                fields |= {"epoch": self.epoch.number, "epochEnd": self.epoch.end}
         return to_json(Ordered(fields)).encode()
 
     @classmethod
@@ -63,12 +67,14 @@ class Note:
         if not isinstance(found, dict) or not isinstance(found.get("offset"), int):
             return None
         target, lane = found.get("target"), found.get("lane")
+        epoch, end = found.get("epoch"), found.get("epochEnd")
         return cls(
             found["offset"],
             target if isinstance(target, int) else None,
             lane if isinstance(lane, int) else _NO_LANE,
             found.get("open") is True,
             str(found.get("topicId") or ""),
+            Epoch(epoch, end) if isinstance(epoch, int) and isinstance(end, int) else NO_EPOCH,
         )
 
 

@@ -228,10 +228,15 @@ class Side:
     def finish(self) -> None:
         """Everything once, for a mirror that runs once."""
         for name, job in self._jobs:
-            try:
-                job.run_if_due()
-            except ApiException as error:
-                raise MirrorError(f"{self._config.name}: {name}: {error}") from error
+            backoff, deadline_s = Backoff(_FIRST_PAUSE_S, 5.0), time.monotonic() + _ONCE_PATIENCE_S
+            while True:
+                try:
+                    job.run_if_due()
+                    break
+                except ApiException as error:
+                    if not passes(error.code) or time.monotonic() > deadline_s:
+                        raise MirrorError(f"{self._config.name}: {name}: {error}") from error
+                self._ended.wait(backoff.next_s())
 
     def last(self) -> None:
         """Ends, with the last positions of groups."""

@@ -1,0 +1,203 @@
+"""`make test-mirror-faults`: driver, executors, Python workers and brokers killed while gigabytes are mirrored.
+
+The lanes run on a standalone Spark cluster of two workers. Not part of `make test`, which has the short form
+(tests/integration/test_mirror_kills.py): OTTLA_MIRROR_GB and OTTLA_MIRROR_KILLS say how much.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from integration.mirror_world import CODECS, connect, keys, make_topic, transactions, write_file
+from ottla.errors import ApiException
+from ottla.pipeline.fetching import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    FetchLimits,
+    OffsetRange,
+    fetch_ranges,
+    list_offsets,
+)
+from ottla.pipeline.standalone import StandaloneCluster
+from ottla.pipeline.writer import Place
+from ottla.records.batch import iter_records
+from ottla.testing.ports import free_ports
+from spark.killing import Job, children_of, kill, python_workers
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(7200)]
+
+GB = float(os.environ.get("OTTLA_MIRROR_GB", "0.2"))
+KILLS = int(os.environ.get("OTTLA_MIRROR_KILLS", "6"))
+_VALUE = 10_000
+_PARTITIONS = 4
+_QUIET_S = 300.0
+
+
+def fill(bootstrap: str, count: int) -> None:
+    """Records that do not compress, so that every byte is copied, in all codecs."""
+    block = os.urandom(1 << 22)
+    share = count // len(CODECS)
+    for which, codec in enumerate(CODECS):
+        producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "compression.type": codec,
+                "linger.ms": 20,
+                "batch.size": 500_000,
+                "queue.buffering.max.kbytes": 100_000,
+            }
+        )
+        for number in range(which * share, (which + 1) * share):
+            at = number * 4099 % (len(block) - _VALUE)
+            while True:
+                try:
+                    producer.produce("orders", block[at : at + _VALUE], key=b"%d" % number)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+        assert producer.flush(300) == 0
+
+
+def digests(bootstrap: str, topic: str) -> dict[int, tuple[int, str]]:
+    """The number of committed records of each partition, and a digest of all of them in order."""
+    cluster = connect(bootstrap)
+    try:
+        places = [Place(topic, one) for one in cluster.retrying(lambda: cluster.leaders(topic))]
+        starts = list_offsets(cluster, dict.fromkeys(places, EARLIEST), isolation=READ_UNCOMMITTED)
+        ends = list_offsets(cluster, dict.fromkeys(places, LATEST), isolation=READ_COMMITTED)
+        sums = {place.partition: hashlib.sha256() for place in places}
+        counts: Counter[int] = Counter()
+        wanted = [OffsetRange(*place, starts[place], ends[place]) for place in places]
+        for part in fetch_ranges(cluster, wanted, limits=FetchLimits(stall_s=120)):
+            for at, header in part.batches:
+                for one in iter_records(part.data, at, header):
+                    if one.offset >= part.start:
+                        held = (one.key, one.value, tuple(one.headers), one.timestamp)
+                        sums[part.partition].update(repr(held).encode())
+                        counts[part.partition] += 1
+        return {number: (counts[number], found.hexdigest()) for number, found in sums.items()}
+    finally:
+        cluster.close()
+
+
+class Trickle(threading.Thread):
+    """Small transactions, some of them aborted, all the while."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self.bootstrap = bootstrap
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(1.0):
+            # Its broker is killed now and then: it tries again.
+            with contextlib.suppress(KafkaException):
+                transactions(self.bootstrap, "paid", 2, size=10)
+
+
+def test_gigabytes_while_everything_is_killed(start_ottla_broker, tmp_path: Path) -> None:
+    source, target = start_ottla_broker("source"), start_ottla_broker("target")
+    make_topic(source.bootstrap, "orders", _PARTITIONS)
+    make_topic(source.bootstrap, "paid")
+    count = int(GB * 1e9) // _VALUE
+    began = time.monotonic()
+    fill(source.bootstrap, count)
+    print(f"{count:,} records filled in {time.monotonic() - began:.0f} s", flush=True)
+    given = keys(source.bootstrap, target.bootstrap, tasks__max="2", mirror__cycle__ms="3000")
+    file = write_file(tmp_path / "mm2.properties", given)
+    command = [sys.executable, "-m", "ottla", "mirror", "run", str(file)]
+    port, web_port = free_ports(2)
+    trickle = Trickle(source.bootstrap)
+    done: Counter[str] = Counter()
+    with StandaloneCluster(
+        workers=2, cores=1, memory="700m", port=port, web_port=web_port, directory=tmp_path / "cluster"
+    ) as cluster:
+        on_spark = Job([*command, "--master", cluster.master], tmp_path / "driver.log")
+        on_spark.start()
+        trickle.start()
+        strikes = cycle(
+            ("Python worker", "executor", "driver", "target broker", "paused driver", "source broker")
+        )
+        spread: set[int] = set()
+        try:
+            for number in range(KILLS):
+                _wait_for(target.bootstrap, on_spark, count * (number + 1) // (KILLS + 1))
+                spread |= {pid for pid in cluster.executor_pids() if any(map(children_of, children_of(pid)))}
+                what = next(strikes)
+                if what == "Python worker":
+                    done[what] += any(kill(pid) for pid in python_workers(cluster)[:1])
+                elif what == "executor":
+                    done[what] += any(kill(pid) for pid in cluster.executor_pids()[:1])
+                elif what == "driver":
+                    on_spark.kill()
+                    on_spark.start()
+                    done[what] += 1
+                elif what == "paused driver":
+                    _pause(on_spark, command, tmp_path)
+                    on_spark.start()
+                    done[what] += 1
+                else:
+                    broker = target if what == "target broker" else source
+                    broker.kill()
+                    broker.start()
+                    done[what] += 1
+            _wait_for(target.bootstrap, on_spark, count)
+        finally:
+            trickle.ended.set()
+            trickle.join(120)
+            on_spark.kill()
+    last = Job([*command, "--once"], tmp_path / "last.log").start()
+    assert last.wait(900) == 0, last.output()[-4000:]
+    taken = time.monotonic() - began
+    print(f"{GB} GB, {count:,} records, killed {dict(done)}, {taken:.0f} s", flush=True)
+    assert len(spread) > 1, "lanes ran on both workers"
+    for topic in ("orders", "paid"):
+        assert digests(source.bootstrap, topic) == digests(target.bootstrap, f"A.{topic}"), topic
+    found = digests(source.bootstrap, "orders")
+    assert sum(number for number, _ in found.values()) == count // len(CODECS) * len(CODECS)
+
+
+def _pause(job: Job, command: list[str], folder: Path) -> None:
+    """The driver sleeps, another one takes over, and the sleeper is refused when it wakes up."""
+    job.signal(signal.SIGSTOP)
+    other = Job([*command, "--once", "--master", "none"], folder / "other.log").start()
+    assert other.wait(900) == 0, other.output()[-4000:]
+    job.signal(signal.SIGCONT)
+    assert job.wait(600) == 1, job.output()[-4000:]
+    assert "another process took" in job.output()
+    job.kill()
+
+
+def _wait_for(bootstrap: str, job: Job, wanted: int) -> None:
+    """Waits until the copy holds so many offsets."""
+    cluster = connect(bootstrap)
+    places = dict.fromkeys((Place("A.orders", number) for number in range(_PARTITIONS)), LATEST)
+    held, deadline = -1, time.monotonic() + _QUIET_S
+    try:
+        while held < wanted:
+            assert job.poll() is None, f"the mirror ended by itself:\n{job.output()[-4000:]}"
+            assert time.monotonic() < deadline, f"{held} of {wanted}:\n{job.output()[-4000:]}"
+            try:
+                now = sum(list_offsets(cluster, places, isolation=READ_UNCOMMITTED).values())
+            except ApiException:
+                now = held
+            if now > held:
+                held, deadline = now, time.monotonic() + _QUIET_S
+            threading.Event().wait(0.05)
+    finally:
+        cluster.close()
