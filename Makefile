@@ -82,7 +82,7 @@ test-connect-faults: setup  ## Connect, the long form: 20 workers and databases 
 	OTTLA_CONNECT_KILLS=20 $(BIN)/python -m pytest tests/chaos/test_connect_kills.py tests/chaos/test_connect_database_kills.py
 
 test-mirror-faults: setup-spark  ## Mirror, the long form: 20 kills of driver, executors, workers and brokers in a copy of 5 GB
-	OTTLA_MIRROR_GB=5 OTTLA_MIRROR_KILLS=20 $(BIN)/python -m pytest -s tests/spark/mirror_kills_long.py
+	OTTLA_MIRROR_GB=5 OTTLA_MIRROR_KILLS=20 $(BIN)/python -m pytest -s tests/spark/test_mirror_faults.py
 
 sim: setup  ## whole clusters in one process under faults: make sim [SEEDS=500] [SEED=1]
 	$(BIN)/python -m ottla.testing.sim --seed $(or $(SEED),1) --seeds $(or $(SEEDS),200)

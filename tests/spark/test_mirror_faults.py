@@ -1,7 +1,7 @@
 """`make test-mirror-faults`: driver, executors, Python workers and brokers killed while gigabytes are mirrored.
 
-The lanes run on a standalone Spark cluster of two workers. Not part of `make test`, which has the short form
-(tests/integration/test_mirror_kills.py): OTTLA_MIRROR_GB and OTTLA_MIRROR_KILLS say how much.
+The lanes run on a standalone Spark cluster of two workers. `make test` has the short form without Spark
+(tests/integration/test_mirror_kills.py); OTTLA_MIRROR_GB and OTTLA_MIRROR_KILLS say how much this one does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ from ottla.records.batch import iter_records
 from ottla.testing.ports import free_ports
 from spark.killing import Job, children_of, kill, python_workers
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(7200)]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.timeout(7200),
+    pytest.mark.skipif("OTTLA_MIRROR_GB" not in os.environ, reason="long: make test-mirror-faults"),
+]
 
 GB = float(os.environ.get("OTTLA_MIRROR_GB", "0.2"))
 KILLS = int(os.environ.get("OTTLA_MIRROR_KILLS", "6"))
