@@ -110,7 +110,8 @@ class _Nowhere(asyncio.Transport):
         return False
 
 
-def _connection(server: Server) -> Connection:
+def connection_to(server: Server, principal: str = "User:ANONYMOUS") -> Connection:
+    """A client's connection that is fed by hand."""
     assert server.broker is not None
     connection = Connection(
         Dispatcher(server.broker, supported(on_controller_listener=False)),
@@ -118,14 +119,14 @@ def _connection(server: Server) -> Connection:
         SystemClock(),
         call_soon=lambda callback: callback(),
         max_request_bytes=100 << 20,
-        client=ClientInfo("bench", "127.0.0.1", "127.0.0.1", 9092, "PLAINTEXT", False),
+        client=ClientInfo("bench", "127.0.0.1", "127.0.0.1", 9092, "PLAINTEXT", False, principal),
         on_lost=lambda lost: None,
     )
     connection.connection_made(_Nowhere())
     return connection
 
 
-def _whole(connection: Connection, frame: bytes) -> Callable[[], None]:
+def whole_request(connection: Connection, frame: bytes) -> Callable[[], None]:
     """Feed one request as the event loop does, and have its answer written to nowhere."""
     size = len(frame)
 
@@ -204,11 +205,14 @@ def _requests(server: Server) -> Iterator[tuple[str, Callable[[], object]]]:
         ("16 kB of 100 B", batch_of(150, 100)),
         ("128 kB of 1 kB", batch_of(128, 1000)),
     ):
-        yield f"whole Produce request, {name}", _whole(_connection(server), produce_frame(batch))
-    yield "whole Fetch request, one partition of 1 MB", _whole(_connection(server), fetch_frame(1, 1 << 20))
+        yield f"whole Produce request, {name}", whole_request(connection_to(server), produce_frame(batch))
+    yield (
+        "whole Fetch request, one partition of 1 MB",
+        whole_request(connection_to(server), fetch_frame(1, 1 << 20)),
+    )
     yield (
         "whole Fetch request, ten partitions of 64 kB",
-        _whole(_connection(server), fetch_frame(10, 64 << 10)),
+        whole_request(connection_to(server), fetch_frame(10, 64 << 10)),
     )
 
 

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 
-from bench.load import Load, client, gaps, groups, latency, librdkafka, logins, sockets
+from bench.load import Load, client, gaps, groups, idle_tls, latency, librdkafka, logins, sockets
 
 
 def _sink(load: Load) -> dict[str, float]:
@@ -41,6 +41,7 @@ KINDS: dict[str, Callable[[Load], dict[str, float]]] = {
     "swarm": sockets.swarm,
     "drain": sockets.drain,
     "logins": logins.logins,
+    "idle-tls": idle_tls.idle_tls,
     "rebalance": groups.rebalance,
     "commits": groups.commits,
     "gaps": gaps.gaps,

@@ -1,4 +1,4 @@
-"""Both systems with TLS, SCRAM and ten thousand ACLs: throughput, the cost of a login, the cost of a decision."""
+"""Both systems with TLS, SCRAM and ten thousand ACLs: throughput, logins, idle connections, decisions and quotas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 from bench import load
 from bench.context import Bench
 from bench.load import Load
-from bench.systems import HELD_SETTINGS, Kafka, Ottla, System, cpu_seconds
+from bench.systems import HELD_SETTINGS, Kafka, Ottla, System, cpu_seconds, rss_mb
 from ottla.testing.certificates import CertificateAuthority, write_pkcs12
 from ottla.testing.ports import free_ports
 
@@ -29,6 +29,7 @@ _PASSWORD = "changeit"
 _ACLS = 10_000
 _ACLS_AT_ONCE = 1000
 _LOGINS = 200
+_CONNECTIONS = 5000
 
 
 def secure(bench: Bench) -> None:
@@ -51,9 +52,32 @@ def secure(bench: Bench) -> None:
             _add_acls(system)
         for system in bench.turns(systems=made):
             _measure(bench, system, trust, ports[system.name])
+        for system in bench.turns(rounds=1, systems=made):
+            _hold(bench, system, trust, f"127.0.0.1:{ports[system.name]['TLS']}")
     finally:
         for system in made:
             system.kill()
+    if Ottla.name in names:
+        from bench import micro_rights
+
+        for name, microseconds in micro_rights.run().items():
+            bench.sheet.add(Ottla.name, "secure, inside", name, "µs", microseconds)
+
+
+def _hold(bench: Bench, system: System, trust: Path, bootstrap: str) -> None:
+    """The memory of connections that are open and idle."""
+    row = f"secure {_CONNECTIONS:,} TLS connections"
+    before = rss_mb(system.pid)
+    plan = Load(bootstrap, "", connections=_CONNECTIONS, security={"ssl.ca.location": str(trust)})
+    holder = load.start("idle-tls", plan, signals_ready=True)
+    try:
+        load.wait_ready(holder)
+        after = rss_mb(system.pid)
+    finally:
+        holder.terminate()
+        holder.wait()
+    bench.sheet.add(system.name, row, "memory of the broker", "MB", after)
+    bench.sheet.add(system.name, row, "memory of one", "kB", (after - before) * 1000 / _CONNECTIONS)
 
 
 def _settings(directory: Path) -> dict[str, object]:

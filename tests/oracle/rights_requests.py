@@ -419,6 +419,20 @@ def _of_nodes() -> Iterator[tuple[str, int, int, Build]]:
         0,
         lambda n: m.RemoveRaftVoterRequest(cluster_id="another", voter_id=no_id),
     )
+    yield (
+        "register controller",
+        ApiKey.CONTROLLER_REGISTRATION,
+        0,
+        lambda n: m.ControllerRegistrationRequest(controller_id=no_id, incarnation_id=bytes(15) + b"i"),
+    )
+    yield (
+        "envelope",
+        ApiKey.ENVELOPE,
+        0,
+        lambda n: m.EnvelopeRequest(
+            request_data=b"none", request_principal=b"\xff\xff", client_host_address=b"\x7f\0\0\1"
+        ),
+    )
 
 
 NODE_REQUESTS = list(_of_nodes())

@@ -103,7 +103,7 @@ def test_an_authorizer_that_raises_denies(caplog: pytest.LogCaptureFixture) -> N
     api: AnyApi = supported(on_controller_listener=True)[ApiKey.UNREGISTER_BROKER]
     assert api.needs == (Right(AclOperation.ALTER),)
     broken = cast(
-        Node, SimpleNamespace(authorizer=SimpleNamespace(authorize=fail, has_granted=fail), audit=None)
+        Node, SimpleNamespace(authorizer=SimpleNamespace(authorize=fail, allows_unseen=fail), audit=None)
     )
     outer = cast(Any, SimpleNamespace(listener_name="C", local_host="", local_port=1, connection_id="c"))
     answers: list[Any] = []

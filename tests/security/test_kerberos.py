@@ -1,9 +1,13 @@
-"""GSSAPI with a real KDC: nodes log in to each other, clients of four kinds to them; who has no ticket stays out."""
+"""GSSAPI with a real KDC: nodes log in to each other, clients of four kinds to them; who has no ticket stays out.
+
+Clients and brokers use SASL_SSL, the controller's listener SASL_PLAINTEXT.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import subprocess
 import sys
 import threading
@@ -23,6 +27,7 @@ from ottla.admin.settings import ClusterSettings, SecuritySettings
 from ottla.credentials.kerberos import KerberosLogin
 from ottla.errors import ApiException, ErrorCode
 from ottla.testing.apache import LEAN_JVM_FLAGS, kafka_classpath
+from ottla.testing.certificates import CertificateAuthority, write_pem
 from ottla.testing.ports import free_ports
 from ottla.testing.process import BrokerProcess
 from ottla.testing.raw_client import RawClient
@@ -50,6 +55,9 @@ class KerberosCluster:
         self.service = kdc.keytab("kafka", ["kafka/localhost"])
         self.alice = kdc.keytab("alice", ["alice"])
         self.carol = kdc.keytab("carol", ["carol/admin"])
+        authority = CertificateAuthority.create()
+        self.trust = authority.write_truststore(folder / "ca.pem")
+        self.key_store = write_pem(authority.issue("broker"), folder / "broker.pem")
         ports = free_ports(3)
         self.controller, self.ports = ports[0], dict(zip(NODES, ports[1:], strict=True))
         self.nodes = [self._node(each) for each in NODES]
@@ -70,7 +78,11 @@ controller.quorum.voters=1@localhost:{self.controller}
 controller.listener.names=CONTROLLER
 listeners={listeners}
 advertised.listeners=CLIENTS://localhost:{self.ports[node_id]}
-listener.security.protocol.map=CONTROLLER:SASL_PLAINTEXT,CLIENTS:SASL_PLAINTEXT
+listener.security.protocol.map=CONTROLLER:SASL_PLAINTEXT,CLIENTS:SASL_SSL
+ssl.keystore.type=PEM
+ssl.keystore.location={self.key_store}
+ssl.truststore.type=PEM
+ssl.truststore.location={self.trust}
 inter.broker.listener.name=CLIENTS
 sasl.enabled.mechanisms=GSSAPI
 sasl.mechanism.inter.broker.protocol=GSSAPI
@@ -106,7 +118,9 @@ connection.failed.authentication.delay.ms=10
         )
 
     def cluster(self, login: KerberosLogin) -> Cluster:
-        security = SecuritySettings(protocol="SASL_PLAINTEXT", mechanism="GSSAPI", kerberos=login)
+        security = SecuritySettings(
+            protocol="SASL_SSL", ca_file=str(self.trust), mechanism="GSSAPI", kerberos=login
+        )
         return Cluster(ClusterSettings((("localhost", self.ports[1]),), security=security))
 
     def login(self, keytab: Path, principal: str) -> KerberosLogin:
@@ -116,7 +130,8 @@ connection.failed.authentication.delay.ms=10
         """For the tools, ours and Java's."""
         file = self.folder / f"{principal.replace('/', '-')}.properties"
         file.write_text(
-            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n"
+            f"security.protocol=SASL_SSL\nssl.truststore.type=PEM\nssl.truststore.location={self.trust}\n"
+            "sasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n"
             f'sasl.jaas.config={KRB5} required useKeyTab=true keyTab="{keytab}" principal="{principal}@{REALM}";\n'
         )
         return file
@@ -179,7 +194,8 @@ def test_kafka_python_writes_to_both_replicas_and_reads_in_a_group(kerberos: Ker
     kerberos.kdc.run("kinit", "-k", "-t", str(kerberos.alice), "alice")
     settings: dict[str, Any] = {
         "bootstrap_servers": kerberos.bootstrap,
-        "security_protocol": "SASL_PLAINTEXT",
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": str(kerberos.trust),
         "sasl_mechanism": "GSSAPI",
     }
     producer = kafka.KafkaProducer(**settings, acks="all")
@@ -205,7 +221,8 @@ def test_aiokafka_transacts(kerberos: KerberosCluster) -> None:
     async def transact() -> None:
         producer = aiokafka.AIOKafkaProducer(
             bootstrap_servers=kerberos.bootstrap,
-            security_protocol="SASL_PLAINTEXT",
+            security_protocol="SASL_SSL",
+            ssl_context=ssl.create_default_context(cafile=str(kerberos.trust)),
             sasl_mechanism="GSSAPI",
             sasl_kerberos_service_name="kafka",
             sasl_kerberos_domain_name="localhost",
@@ -304,8 +321,9 @@ def test_a_ticket_for_another_key_of_the_broker_is_refused_and_the_reason_is_in_
 
 
 def test_nothing_but_a_ticket_is_believed(kerberos: KerberosCluster) -> None:
+    tls = ssl.create_default_context(cafile=str(kerberos.trust))
     for token in (b"", b"\0alice\0alice", os.urandom(600), b"\x60\x82" * 200):
-        with RawClient("localhost", kerberos.ports[1]) as client:
+        with RawClient("localhost", kerberos.ports[1], tls=tls) as client:
             assert client.ask(SaslHandshakeRequest(mechanism="GSSAPI"), 1).error_code == 0
             answer = client.ask(SaslAuthenticateRequest(auth_bytes=token), 2)
             assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED

@@ -7,8 +7,8 @@ answers for all operations at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 from ottla.metadata.image import AclEntry
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType
@@ -23,15 +23,14 @@ _IMPLIES_DESCRIBE: Final = (
     AclOperation.DELETE,
     AclOperation.ALTER,
 )
+_DENY: Final = int(AclPermissionType.DENY)
+_ALLOW: Final = int(AclPermissionType.ALLOW)
+_PREFIXED: Final = int(PatternType.PREFIXED)
+"""Plain numbers: looking an enum's member up costs as much as the rest of a step."""
 
 
-class Masks(NamedTuple):
-    """Operations as bits `1 << code`."""
-
-    denied: int
-    allowed: int
-    found: bool
-    """Whether any ACL, of any principal, is about the resource."""
+Masks = tuple[int, int, bool]
+"""Denied and allowed operations as bits `1 << code`, and whether any ACL, of any principal, is about the resource."""
 
 
 class _Entry:
@@ -45,15 +44,17 @@ class _Entry:
 
     def compile(self) -> None:
         self.masks = {}
-        for acl in self.acls.values():
-            hosts = self.masks.setdefault(acl.principal, {})
-            host = normal_host(acl.host)
-            denied, allowed = hosts.get(host, (0, 0))
-            if acl.permission_type == AclPermissionType.DENY:
-                denied |= _mask(acl.operation)
-            elif acl.permission_type == AclPermissionType.ALLOW:
-                allowed |= _with_implied(_mask(acl.operation))
-            hosts[host] = denied, allowed
+        for _, _, _, principal, host, operation, permission in self.acls.values():
+            hosts = self.masks.get(principal)
+            if hosts is None:
+                hosts = self.masks[principal] = {}
+            where = normal_host(host)
+            denied, allowed = hosts.get(where, (0, 0))
+            if permission == _DENY:
+                denied |= _DENIED.get(operation, 0)
+            elif permission == _ALLOW:
+                allowed |= _ALLOWED.get(operation, 0)
+            hosts[where] = denied, allowed
 
 
 def _mask(operation: int) -> int:
@@ -66,6 +67,11 @@ def _with_implied(mask: int) -> int:
     if mask & 1 << AclOperation.ALTER_CONFIGS:
         mask |= 1 << AclOperation.DESCRIBE_CONFIGS
     return mask
+
+
+_DENIED: Final = {int(each): _mask(each) for each in AclOperation}
+_ALLOWED: Final = {int(each): _with_implied(_mask(each)) for each in AclOperation}
+"""The masks of each operation of an ACL."""
 
 
 def normal_host(host: str) -> str:
@@ -92,20 +98,23 @@ class _OfType:
         self.lengths: list[int] = []
         """The distinct lengths of the prefixes, in ascending order."""
 
-    def entries(self, name: str) -> Iterable[_Entry]:
+    def entries(self, name: str) -> list[_Entry]:
         """Those whose pattern matches a resource's name."""
-        entry = self.literal.get(name)
-        if entry is not None:
-            yield entry
-        entry = self.literal.get(WILDCARD) if name != WILDCARD else None
-        if entry is not None:
-            yield entry
-        for length in self.lengths:
-            if length > len(name):
-                return
-            entry = self.prefixed.get(name[:length])
-            if entry is not None:
-                yield entry
+        literal = self.literal
+        found = []
+        if name in literal:
+            found.append(literal[name])
+        if WILDCARD in literal and name != WILDCARD:
+            found.append(literal[WILDCARD])
+        if lengths := self.lengths:
+            prefixed, longest = self.prefixed, len(name)
+            for length in lengths:
+                if length > longest:
+                    break
+                entry = prefixed.get(name[:length])
+                if entry is not None:
+                    found.append(entry)
+        return found
 
 
 class AclIndex:
@@ -152,22 +161,21 @@ class AclIndex:
     def masks(self, kind: int, name: str, principal: str, host: str) -> Masks:
         """What a principal on a host (see `normal_host`) is denied and allowed, and whether any ACL fits."""
         denied = allowed = 0
-        found = False
         of_type = self._types.get(kind)
         if of_type is None:
-            return Masks(0, 0, False)
-        for entry in of_type.entries(name):
-            found = True
+            return 0, 0, False
+        entries = of_type.entries(name)
+        for entry in entries:
+            by_principal = entry.masks
             for each in (principal, WILDCARD_PRINCIPAL):
-                hosts = entry.masks.get(each)
-                if hosts is None:
-                    continue
-                for where in (host, WILDCARD):
-                    masks = hosts.get(where)
-                    if masks is not None:
-                        denied |= masks[0]
-                        allowed |= masks[1]
-        return Masks(denied, allowed, found)
+                if each in by_principal:
+                    hosts = by_principal[each]
+                    for where in (host, WILDCARD):
+                        if where in hosts:
+                            masks = hosts[where]
+                            denied |= masks[0]
+                            allowed |= masks[1]
+        return denied, allowed, bool(entries)
 
     def deciding(self, kind: int, name: str, principal: str, host: str, operation: int) -> AclEntry | None:
         """The ACL that decides about an operation, for the audit log: a DENY before an ALLOW."""
@@ -231,4 +239,4 @@ class AclIndex:
 
     @staticmethod
     def _table(of_type: _OfType, pattern: int) -> dict[str, _Entry]:
-        return of_type.prefixed if pattern == PatternType.PREFIXED else of_type.literal
+        return of_type.prefixed if pattern == _PREFIXED else of_type.literal

@@ -86,7 +86,7 @@ def _append(
     pending: PendingProduce | None = None
     denied: Collection[str | bytes] = ()
     if broker.authorizer is not None:
-        asked = (topic.topic_id if by_id else topic.name for topic in request.topic_data)
+        asked = [topic.topic_id if by_id else topic.name for topic in request.topic_data]
         denied = denied_topics(broker, ctx, AclOperation.WRITE, asked)
     for topic in request.topic_data:
         key = topic.topic_id if by_id else topic.name

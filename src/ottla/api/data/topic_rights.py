@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.authorization import allowed, refusal
+from ottla.api.authorization import refusal
+from ottla.security.authorizer import Action
 from ottla.wire.enums import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.api.base import RequestContext
     from ottla.broker.services import Broker
 
-NOT_AUTHORIZED: Final = refusal(ResourceType.TOPIC)
+_TOPIC: Final = ResourceType.TOPIC
+NOT_AUTHORIZED: Final = refusal(_TOPIC)
 
 
 def denied_topics(
@@ -20,9 +22,10 @@ def denied_topics(
 ) -> set[str | bytes]:
     """Those of the topics that the client may not use. An id that is not known says nothing, and is not judged."""
     denied: set[str | bytes] = set()
-    if broker.authorizer is None:
+    authorizer = broker.authorizer
+    if authorizer is None:
         return denied
-    by_id = broker.image.topics.by_id
+    grants, allows, by_id = ctx.grants, authorizer.allows_unseen, broker.image.topics.by_id
     for topic in dict.fromkeys(topics):
         name = topic
         if isinstance(name, bytes):
@@ -30,6 +33,9 @@ def denied_topics(
             if found is None:
                 continue
             name = found.name
-        if not allowed(broker, ctx, operation, ResourceType.TOPIC, name):
+        if not (
+            allows(grants, operation, _TOPIC, name)
+            or authorizer.authorize(grants, Action(operation, _TOPIC, name), ctx.api_key)
+        ):
             denied.add(topic)
     return denied

@@ -1,0 +1,131 @@
+"""What rights and quotas cost a request, in µs of CPU: a node in this process, with and without them in turns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from bench import load
+from bench.micro import batch_of, connection_to, produce_frame, whole_request
+from ottla.api.authorization import allowed
+from ottla.cli.settings import node_config
+from ottla.ids import TopicName
+from ottla.metadata.image import AclEntry
+from ottla.security.authorizer import Authorizer, Grants
+from ottla.server import Server
+from ottla.testing.apache import free_port
+from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+
+_ACLS = 10_000
+_ROUNDS = 100
+_CALLS = 200
+"""The least of many short rounds counts: what else runs on the machine disturbs a few of them."""
+_TOPIC = TopicName("micro")
+_QUOTAS = {"producer_byte_rate": 1e12, "consumer_byte_rate": 1e12, "request_percentage": 1e9}
+
+
+def _acls() -> dict[bytes, AclEntry]:
+    """Rights of many users on many topics; one prefix lets `bench` write."""
+
+    def acl(name: str, pattern: PatternType, user: str, operation: AclOperation) -> AclEntry:
+        allow = AclPermissionType.ALLOW
+        return AclEntry(ResourceType.TOPIC, name, pattern, f"User:{user}", "*", operation, allow)
+
+    entries = [acl("mic", PatternType.PREFIXED, "bench", AclOperation.WRITE)]
+    entries += [
+        acl(f"topic-{n}", PatternType.LITERAL, f"user-{n % 500}", AclOperation.READ)
+        for n in range(_ACLS - len(entries))
+    ]
+    return {os.urandom(16): entry for entry in entries}
+
+
+def _authorizer() -> Authorizer:
+    made = Authorizer("", allow_everyone_if_no_acl_found=False)
+    made.update(_acls())
+    made.complete_loading()
+    return made
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    begin = time.thread_time_ns()
+    for _ in range(_CALLS):
+        work()
+    return (time.thread_time_ns() - begin) / _CALLS / 1000
+
+
+def _decisions(authorizer: Authorizer) -> dict[str, float]:
+    """One decision as a handler asks for it, without the loop around it."""
+    grants = Grants("User:bench", "127.0.0.1")
+    node, ctx = SimpleNamespace(authorizer=authorizer), SimpleNamespace(grants=grants, api_key=0)
+    known = grants.masks[ResourceType.TOPIC]
+    write, topic = AclOperation.WRITE, ResourceType.TOPIC
+
+    def nothing() -> None:
+        pass
+
+    def made_before() -> None:
+        allowed(cast(Any, node), cast(Any, ctx), write, topic, _TOPIC)
+
+    def new() -> None:
+        known.clear()
+        allowed(cast(Any, node), cast(Any, ctx), write, topic, _TOPIC)
+
+    found = {work.__name__: min(_cpu(work) for _ in range(_ROUNDS)) for work in (nothing, made_before, new)}
+    return {
+        "decision made before": found["made_before"] - found["nothing"],
+        "new decision": found["new"] - found["nothing"],
+    }
+
+
+def _requests(server: Server, authorizer: Authorizer) -> dict[str, float]:
+    """A whole Produce request of one record, and what it costs more with rights and with quotas."""
+    broker = server.broker
+    assert broker is not None
+    connection = connection_to(server, "User:bench")
+    produce = whole_request(connection, produce_frame(batch_of(1, 100)))
+    taken: dict[str, list[float]] = {"plain": [], "rights": [], "quotas": []}
+    for _ in range(_ROUNDS):
+        taken["plain"].append(_cpu(produce))
+        broker.authorizer = authorizer
+        taken["rights"].append(_cpu(produce))
+        broker.authorizer = None
+        broker.quotas.update({(("user", "bench"),): _QUOTAS})
+        taken["quotas"].append(_cpu(produce))
+        broker.quotas.update({})
+    plain, rights, quotas = (min(values) for values in taken.values())
+    return {
+        "whole Produce request, one record": plain,
+        f"more with {_ACLS:,} ACLs": rights - plain,
+        "more with quotas that are not reached": quotas - plain,
+    }
+
+
+async def _measure(directory: Path) -> dict[str, float]:
+    port = free_port()
+    server = Server(node_config(data=str(directory / "data"), listen=f"127.0.0.1:{port}"))
+    await server.start()
+    try:
+        await asyncio.to_thread(load.create_topic, f"127.0.0.1:{port}", _TOPIC, 1)
+        filling = load.Load(f"127.0.0.1:{port}", _TOPIC, records=1000, partitions=1)
+        await asyncio.to_thread(load.run, "produce", filling)
+        authorizer = _authorizer()
+        return {**_decisions(authorizer), **_requests(server, authorizer)}
+    finally:
+        await server.stop()
+
+
+def run() -> dict[str, float]:
+    """µs by name."""
+    with tempfile.TemporaryDirectory(prefix="ottla-micro-") as scratch:
+        return asyncio.run(_measure(Path(scratch)))
+
+
+if __name__ == "__main__":
+    for name, microseconds in run().items():
+        print(f"{microseconds:9.3f} µs  {name}")
