@@ -60,6 +60,7 @@ class ListenerSecurity:
     """One listener's. Raises ConfigError for settings that cannot work."""
 
     def __init__(self, config: BrokerConfig, listener: Listener) -> None:
+        self._listener = listener
         self.name = listener.name
         self.protocol = listener.protocol
         self._keys = keys = listener_keys(config, listener.name)
@@ -77,7 +78,7 @@ class ListenerSecurity:
         if self.uses_tls:
             self._load_tls(config, keys)
         if self.uses_sasl:
-            self._load_sasl(listener, keys)
+            self._load_sasl(keys)
 
     @property
     def uses_tls(self) -> bool:
@@ -116,7 +117,7 @@ class ListenerSecurity:
 
     # -- SASL
 
-    def _load_sasl(self, listener: Listener, keys: Mapping[str, str]) -> None:
+    def _load_sasl(self, keys: Mapping[str, str]) -> None:
         enabled = keys.get("sasl.enabled.mechanisms")
         key = f"listener.name.{self.name.lower()}.sasl.enabled.mechanisms"
         if not enabled:
@@ -130,20 +131,30 @@ class ListenerSecurity:
             if mechanism not in MECHANISMS:
                 raise ConfigError.bad_value(key, enabled, "mechanisms of " + ", ".join(MECHANISMS))
         self._load_logins(keys)
-        if "OAUTHBEARER" in self.mechanisms:
-            from ottla.security.sasl.oauth_settings import token_validator
-
-            module = login_module(keys, self.name, "OAUTHBEARER")
-            self._tokens = token_validator(listener, keys, module.options)
 
     def _load_logins(self, keys: Mapping[str, str]) -> None:
-        """Who may log in by PLAIN, and this node's own key for GSSAPI: what can change while the node runs."""
-        users, kerberos = self._plain_users, self._kerberos
+        """What JAAS entries say: users of PLAIN, this node's key for GSSAPI, options of the judge of tokens."""
+        users, kerberos, tokens = self._plain_users, self._kerberos, self._tokens
         if "PLAIN" in self.mechanisms:
             users = users_of(login_module(keys, self.name, "PLAIN").options)
         if "GSSAPI" in self.mechanisms:
             kerberos = self._acceptor(keys)
-        self._plain_users, self._kerberos = users, kerberos
+        if "OAUTHBEARER" in self.mechanisms:
+            tokens = self._token_validator(keys)
+        self._plain_users, self._kerberos, self._tokens = users, kerberos, tokens
+
+    def _token_validator(self, keys: Mapping[str, str]) -> TokenValidator:
+        from ottla.security.sasl.jwt_validation import UnsecuredValidator
+        from ottla.security.sasl.oauth_settings import token_validator
+
+        options = login_module(keys, self.name, "OAUTHBEARER").options
+        if self._tokens is not None:
+            before = login_module(self._keys, self.name, "OAUTHBEARER").options
+            refuse_other_stores(self.name, before, options)
+            if not isinstance(self._tokens, UnsecuredValidator):
+                # All else about real tokens is in the keys of the file.
+                return self._tokens
+        return token_validator(self._listener, keys, options)
 
     def _acceptor(self, keys: Mapping[str, str]) -> KerberosAcceptor:
         from ottla.security.sasl.gssapi import KerberosAcceptor
@@ -240,12 +251,14 @@ class ClientSecurity:
     def update(self, config: BrokerConfig) -> None:
         """Use a changed JAAS configuration for new connections. Raises ConfigError, and then nothing has changed."""
         keys = listener_keys(config, self._name)
-        if self.login is None or self.login.mechanism == "OAUTHBEARER":
-            # Where tokens come from is said in the file only.
+        if self.login is None or jaas_texts(keys) == jaas_texts(self._keys):
             return
-        if jaas_texts(keys) != jaas_texts(self._keys):
-            self.login = _node_login(keys, self._name, self.login.mechanism)
-            self._keys = keys
+        mechanism = self.login.mechanism
+        if mechanism == "OAUTHBEARER":
+            before, after = (login_module(each, self._name, mechanism).options for each in (self._keys, keys))
+            refuse_other_stores(self._name, before, after)
+        self.login = _node_login(keys, self._name, mechanism)
+        self._keys = keys
 
 
 def _node_login(keys: Mapping[str, str], name: str, mechanism: str) -> Login:
@@ -265,6 +278,18 @@ def _node_login(keys: Mapping[str, str], name: str, mechanism: str) -> Login:
             "which connections between nodes need"
         )
     return ClientLogin(mechanism, options["username"], options["password"])
+
+
+def refuse_other_stores(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Only the file of the configuration says which stores connections to an issuer use. Raises ConfigError."""
+    stores = [
+        {key: text for key, text in options.items() if key.startswith("ssl.")} for options in (before, after)
+    ]
+    if stores[0] != stores[1]:
+        key = f"listener.name.{name.lower()}.oauthbearer.sasl.jaas.config"
+        raise ConfigError(
+            f"Invalid configuration {key}: options that begin with ssl. can change with a restart only", key=key
+        )
 
 
 def jaas_texts(keys: Mapping[str, str]) -> dict[str, str]:
