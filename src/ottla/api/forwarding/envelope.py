@@ -35,6 +35,9 @@ def handle(node: Node, ctx: RequestContext, request: EnvelopeRequest) -> Envelop
     from ottla.api.registry import supported
 
     try:
+        # In the order in which Kafka looks at them.
+        principal, by_token = _principal(request)
+        host = decode_address(request.client_host_address)
         header, offset = decode_request_header(request.request_data)
         key, version = header.request_api_key, header.request_api_version
         api = supported(on_controller_listener=True).get(key)
@@ -45,8 +48,6 @@ def handle(node: Node, ctx: RequestContext, request: EnvelopeRequest) -> Envelop
                 ErrorCode.UNSUPPORTED_VERSION, f"version {version} of API {key} is not supported"
             )
         message, _ = decode_prefix(request_class(key), version, request.request_data, offset)
-        principal, by_token = _principal(request)
-        host = decode_address(request.client_host_address)
     except (DecodeError, ValueError) as error:
         raise ApiException(ErrorCode.INVALID_REQUEST, f"the envelope cannot be decoded: {error}") from error
 
