@@ -1,7 +1,8 @@
 """Attacks that were found in Kafka and its kin, tried on a node that lets nobody in without credentials.
 
 Each test is named after its class of attack; the number of a CVE is in its docstring where it is known.
-`test_cve_libraries.py` has those that need no node.
+`test_cve_libraries.py` and `test_cve_tokens.py` have those that need no node, `test_secrets_in_logs.py` the one about
+secrets in logs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -39,6 +40,8 @@ from ottla.records.batch import build_batch
 from ottla.records.record import Record
 from ottla.testing.raw_client import RawClient
 from ottla.wire import messages as m
+from ottla.wire.codec import decode
+from ottla.wire.headers import decode_response_header, encode_request
 from security.secured_node import ADMIN, ALICE, SecuredNode
 
 pytestmark = pytest.mark.slow
@@ -445,3 +448,70 @@ def test_patterns_that_take_for_ever(node: SecuredNode) -> None:
         )
         client.ask(beat, 1)
         assert client.ask(m.MetadataRequest(topics=[]), 12).error_code == 0
+
+
+def test_bytes_of_one_client_in_the_records_of_another(node: SecuredNode) -> None:
+    """CVE-2026-35554: clients share memory for what they send, in turns, in pieces, while some of them are muted."""
+    clients, rounds = 6, 3
+    admin = AdminClient(node.client())
+    admin.create_topics([NewTopic("mixed", clients, 1)])["mixed"].result(60)
+    allow(node, "alice", ResourceType.TOPIC, "mixed", AclOperation.WRITE)
+    with node.log_in(ADMIN) as quotas:
+        change = m.AlterClientQuotasRequest.EntryData(
+            entity=[m.AlterClientQuotasRequest.EntityData(entity_type="user", entity_name="alice")],
+            ops=[m.AlterClientQuotasRequest.OpData(key="producer_byte_rate", value=35_000)],
+        )
+        assert quotas.ask(m.AlterClientQuotasRequest(entries=[change]), 1).entries[0].error_code == 0
+    raw = [node.log_in(ALICE if number % 2 else ADMIN) for number in range(clients)]
+    request = m.ProduceRequest
+    for turn in range(rounds):
+        frames = []
+        for number in range(clients):
+            value = bytes([number * rounds + turn]) * 60_000
+            part = request.PartitionProduceData(
+                index=number, records=build_batch([Record(0, 0, None, value, [])])
+            )
+            topic = request.TopicProduceData(name="mixed", partition_data=[part])  # type: ignore[arg-type]
+            asked = request(acks=1, timeout_ms=1000, topic_data=[topic])
+            frames.append(b"".join(encode_request(turn + 1, "raw", asked, 11)))
+        for start in range(0, max(map(len, frames)), 7000):
+            for client, data in zip(raw, frames, strict=True):
+                client.socket.sendall(data[start : start + 7000])
+    throttled = 0
+    for number, client in enumerate(raw):
+        with client:
+            for turn in range(rounds):
+                answer = _answer_of(client, turn + 1)
+                assert answer.responses[0].partition_responses[0].error_code == 0, number
+                throttled += answer.throttle_time_ms > 0
+    assert throttled
+    consumer = Consumer(node.client() | {"group.id": "mixed"})
+    consumer.assign([TopicPartition("mixed", number, 0) for number in range(clients)])
+    found: dict[int | None, list[bytes | None]] = {number: [] for number in range(clients)}
+    while sum(map(len, found.values())) < clients * rounds:
+        for message in consumer.consume(clients * rounds, timeout=60):
+            assert message.error() is None
+            found[message.partition()].append(message.value())
+    consumer.close()
+    assert found == {
+        number: [bytes([number * rounds + turn]) * 60_000 for turn in range(rounds)]
+        for number in range(clients)
+    }
+
+
+def _answer_of(client: RawClient, correlation_id: int) -> Any:
+    """The next response of a client whose requests were sent by hand."""
+    size = int.from_bytes(_exactly(client.socket, 4), "big")
+    data = _exactly(client.socket, size)
+    assert int.from_bytes(data[:4], "big") == correlation_id
+    _, offset = decode_response_header(m.ProduceRequest.API_KEY, 11, data)
+    return decode(m.ProduceResponse, 11, data[offset:])
+
+
+def _exactly(source: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        piece = source.recv(count - len(data))
+        assert piece, "the broker closed the connection"
+        data += piece
+    return data
