@@ -191,6 +191,10 @@ def test_nothing_is_lost_and_no_right_outlives_its_end(secured: SecureCluster) -
     finally:
         renewal.stop()
         load.stop()
+    print(
+        f"{rounds} rounds of a right that came and went, {len(load.acknowledged)} records acknowledged, "
+        f"certificates shown: {', '.join(str(len(each)) for each in shown.values())}"
+    )
     assert load.failed == [] and len(load.acknowledged) > 100
     assert all(len(each) > 2 for each in shown.values()), shown
     assert load.acknowledged <= numbers_of(secured)

@@ -48,10 +48,10 @@ class Meter:
             self._since = None
 
     def produced(self, size: int) -> None:
-        """Count the bytes of a Produce request."""
+        """Count the bytes of a Produce request that gets no answer."""
         measure = self._measures.produce
         if measure is not None:
-            self._wait(measure.throttle_ms(size, self._now_ms()))
+            self._wait(measure.throttle_ms(size, int(self._clock.monotonic() * 1000)))
 
     @property
     def max_fetch_bytes(self) -> int | None:
@@ -68,7 +68,7 @@ class Meter:
             self.answered()
         measure = self._measures.fetch
         if measure is not None:
-            now_ms = self._now_ms()
+            now_ms = int(self._clock.monotonic() * 1000)
             self._wait(measure.throttle_ms(size, now_ms))
             if self.throttle_ms > 0:
                 measure.rate.record(-size, now_ms)
@@ -82,19 +82,27 @@ class Meter:
             self.timed = True
         return self._mutation
 
-    def answered(self) -> None:
-        """Count the time that the request took so far, in percent of one core."""
+    def answered(self, produced_bytes: int = 0) -> None:
+        """Count the time that the request took so far, in percent of one core, and the bytes of a Produce request."""
         now = self._clock.monotonic()
+        now_ms = int(now * 1000)
         measures = self._measures
-        measure = measures.request
+        measure = measures.produce
+        if produced_bytes and measure is not None:
+            throttle_ms = measure.rate.charge(produced_bytes, measure.limit, measure.allowance, now_ms)
+            if throttle_ms > 0:
+                self._wait(throttle_ms)
         if self._mutation is not None:
-            self._wait(self._mutation.throttle_ms(int(now * 1000)))
+            self._wait(self._mutation.throttle_ms(now_ms))
+        measure = measures.request
         if measure is not None:
             spent_s = self._spent_s + measures.carried_s
             self._spent_s = measures.carried_s = 0.0
             if self._since is not None:
                 spent_s += now - self._since
-            throttle_ms = measure.throttle_ms(spent_s * _PERCENT_PER_SECOND, int(now * 1000))
+            throttle_ms = measure.rate.charge(
+                spent_s * _PERCENT_PER_SECOND, measure.limit, measure.allowance, now_ms
+            )
             if throttle_ms > 0:
                 self._wait(min(throttle_ms, self._quotas.windows.window_ms))
         self._since = now
@@ -107,6 +115,3 @@ class Meter:
     def _wait(self, throttle_ms: int) -> None:
         if throttle_ms > self.throttle_ms:
             self.throttle_ms = throttle_ms
-
-    def _now_ms(self) -> int:
-        return int(self._clock.monotonic() * 1000)

@@ -95,7 +95,6 @@ class Connection(asyncio.BufferedProtocol):
         "_failed_logins",
         "_finishing",
         "_granted",
-        "_grants",
         "_held_answer_bytes",
         "_held_by",
         "_max_request_bytes",
@@ -111,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         "_write_paused",
         "client",
         "dispatcher",
+        "known_grants",
         "last_active",
         "monotonic",
         "on_disconnect",
@@ -140,7 +140,8 @@ class Connection(asyncio.BufferedProtocol):
         self._call_soon = call_soon
         self._max_request_bytes = max_request_bytes
         self.client = client
-        self._grants: Grants | None = None
+        self.known_grants: Grants | None = None
+        """What `grants` returns once it was asked for."""
         self._on_lost = on_lost
         self._busy_poller = busy_poll
         self._failed_logins = failed_logins
@@ -173,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
     def authenticated(self, principal: str, *, by_token: bool = False) -> None:
         """From the next request on the client speaks for this principal."""
         self.client = replace(self.client, principal=principal, token_authenticated=by_token)
-        self._grants = None
+        self.known_grants = None
 
     def certified(self, node_ids: frozenset[int]) -> None:
         """The client has shown a certificate that names these nodes."""
@@ -182,9 +183,9 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def grants(self) -> Grants:
         """What the client may do, as far as that has been decided before."""
-        grants = self._grants
+        grants = self.known_grants
         if grants is None:
-            grants = self._grants = Grants(self.client.principal, self.client.client_host)
+            grants = self.known_grants = Grants(self.client.principal, self.client.client_host)
         return grants
 
     # -- called by the event loop

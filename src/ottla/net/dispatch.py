@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.api.audit import note_change
 from ottla.api.authorization import check
-from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, UNSTABLE_VERSIONS, AnyApi
+from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, UNSTABLE_VERSIONS, AnyApi, Unchecked
 from ottla.api.forwarding.request_forwarding import forward_request
 from ottla.api.node_requests import check_sender
 from ottla.api.throttling import Meter
@@ -143,7 +143,7 @@ class Dispatcher:
     def _handle(self, request: Request, message: WireRequest[WireResponse]) -> None:
         node, api = self._node, request.api
         try:
-            if node.authorizer is not None:
+            if node.authorizer is not None and not isinstance(api.needs, Unchecked):
                 check(node, api, request, message)
             if api.forward and node.audit is not None:
                 note_change(node, request, message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.response_errors import reports
 from ottla.errors import ErrorCode
@@ -16,6 +16,8 @@ from ottla.wire.messages import response_class
 if TYPE_CHECKING:
     from ottla.api.throttling import Meter
     from ottla.wire.classes import WireResponse
+
+_PRODUCE: Final = int(ApiKey.PRODUCE)
 
 
 class MeteredRequest(Request):
@@ -37,14 +39,14 @@ class MeteredRequest(Request):
             super().respond(response)
             return
         meter = self.meter
-        if self.api_key == ApiKey.PRODUCE:
-            meter.produced(self.request_size)
-        if meter.timed:
+        if self.api_key == _PRODUCE:
+            meter.answered(self.request_size)
+        elif meter.timed:
             meter.answered()
         # A controller that has decided a part of the request may have set a time already.
         if meter.throttle_ms > 0 or getattr(response, "throttle_time_ms", 0) > 0:
             self._throttle(response)
-        super().respond(response)
+        Request.respond(self, response)
         if meter.timed:
             meter.sent()
 

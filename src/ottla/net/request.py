@@ -131,7 +131,8 @@ class Request(RequestContext):
 
     @property
     def grants(self) -> Grants:
-        return self._connection.grants
+        connection = self._connection
+        return connection.known_grants or connection.grants
 
     def respond(self, response: WireResponse) -> None:
         if self.buffers is not None or self.closed_by_client:

@@ -288,7 +288,8 @@ def refuse_other_stores(name: str, before: Mapping[str, str], after: Mapping[str
     if stores[0] != stores[1]:
         key = f"listener.name.{name.lower()}.oauthbearer.sasl.jaas.config"
         raise ConfigError(
-            f"Invalid configuration {key}: options that begin with ssl. can change with a restart only", key=key
+            f"Invalid configuration {key}: options that begin with ssl. can change with a restart only",
+            key=key,
         )
 
 

@@ -26,16 +26,15 @@ def denied_topics(
     if authorizer is None:
         return denied
     grants, allows, by_id = ctx.grants, authorizer.allows_unseen, broker.image.topics.by_id
-    for topic in dict.fromkeys(topics):
+    for topic in topics:
         name = topic
         if isinstance(name, bytes):
             found = by_id.get(name)
             if found is None:
                 continue
             name = found.name
-        if not (
-            allows(grants, operation, _TOPIC, name)
-            or authorizer.authorize(grants, Action(operation, _TOPIC, name), ctx.api_key)
-        ):
+        if allows(grants, operation, _TOPIC, name) or topic in denied:
+            continue
+        if not authorizer.authorize(grants, Action(operation, _TOPIC, name), ctx.api_key):
             denied.add(topic)
     return denied
