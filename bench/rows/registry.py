@@ -14,8 +14,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.context import Bench
+from bench.rows.registry_spark import from_avro_row
 from bench.sheet import OTTLA
 from bench.systems import HELD_SETTINGS, Ottla, cpu_seconds, rss_mb
+from ottla.json_types import JsonObject
 from ottla.schemas import RegisteredSchema, Registry
 from ottla.schemas.avro import AvroSerde
 from ottla.testing.registry import RegistryProcess
@@ -27,7 +29,7 @@ _REGISTRATIONS = 400
 _ROUNDS = 40
 _CALLS = 2_000
 _COLUMN = 20_000
-ORDER = {
+ORDER: JsonObject = {
     "type": "record",
     "name": "Order",
     "fields": [
@@ -58,6 +60,10 @@ def registry(bench: Bench) -> None:
                 system.bootstrap, "--topic", f"_bench{turn}", "--group", f"bench{turn}"
             ) as server:
                 _requests(bench, server)
+        with RegistryProcess(system.bootstrap, "--topic", "_spark", "--group", "spark") as server:
+            client = Registry(server.url)
+            from_avro_row(bench, _ROW, client, ORDER)
+            client.close()
     finally:
         system.kill()
     serializers(bench)

@@ -21,7 +21,9 @@ from ottla.testing.maven import classpath
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
 
 _PROGRAM = Path(__file__).parent / "java" / "AvroOracle.java"
+# `make test-avro-pairs` draws more.
 _PAIRS = int(os.environ.get("OTTLA_AVRO_PAIRS", "3000"))
+_SEEDS = range(int(os.environ.get("OTTLA_AVRO_SEEDS", "1")))
 
 
 def ask(questions: list[str]) -> list[str]:
@@ -53,8 +55,9 @@ def text_of(schema: str) -> str:
         return f"INVALID {error}"
 
 
-def test_verdicts_are_those_of_apache_avro():
-    maker = SchemaMaker(random.Random(20261117))
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_verdicts_are_those_of_apache_avro(seed):
+    maker = SchemaMaker(random.Random(20261117 + seed))
     pairs = []
     while len(pairs) < _PAIRS:
         writer = maker.schema()
@@ -72,8 +75,9 @@ def test_verdicts_are_those_of_apache_avro():
     assert min(verdicts.count("COMPATIBLE"), verdicts.count("INCOMPATIBLE")) > _PAIRS // 5
 
 
-def test_texts_are_those_of_apache_avro():
-    maker = SchemaMaker(random.Random(7))
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_texts_are_those_of_apache_avro(seed):
+    maker = SchemaMaker(random.Random(7 + seed))
     schemas = [json.dumps(maker.schema()) for _ in range(_PAIRS // 3)]
     schemas += [
         '{"type":"record","name":"R","doc":"d","x":1,"aliases":["Q"],"fields":'
