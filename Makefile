@@ -12,6 +12,8 @@ KERBEROS := $(VENV)/.ready-kerberos
 INSTALL := $(BIN)/python scripts/install.py
 # Each test process would compile everything again where the environment forbids to keep what was compiled.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+# One more than the cores of a small machine: tests also wait, for servers that start, elections and timeouts.
+WORKERS ?= 3
 # Under another name, so that `make -n run` shows the demo and does not start it.
 AGAIN  := $(MAKE)
 
@@ -61,7 +63,7 @@ $(KERBEROS): requirements/kerberos.txt $(STAMP)
 	@touch $@
 
 test: setup-spark $(KAFKA) $(KERBEROS)  ## all tests
-	$(PYTEST) -n 2 --dist loadfile
+	$(PYTEST) -n $(WORKERS) --dist loadfile
 
 test-fast: setup-spark  ## the tests that take under two minutes together
 	OTTLA_TEST_FAST=1 $(PYTEST) -n 2 --dist loadfile -m "not slow and not java"

@@ -96,11 +96,15 @@ def _run(command: list[str], name: str) -> tuple[int, str]:
 
 def main() -> None:
     """Fetch Apache Kafka for the tests that compare with it, and archive its classes: none of them waits for that."""
-    from ottla.testing.apache import java_is_here
+    from ottla.testing.apache import java_is_here, kafka_classpath
     from ottla.testing.class_archive import make_kafka_archive
 
     if java_is_here():
-        make_kafka_archive()
+        kafka_classpath()
+        try:
+            make_kafka_archive()
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            sys.stderr.write(f"The tests start Apache Kafka without an archive of its classes: {error}\n")
     else:
         sys.stderr.write("Java or Maven is missing: tests that compare with Apache Kafka are skipped\n")
 
