@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Final
 
@@ -66,6 +67,10 @@ def compiled_for_connect(build: Path) -> str:
     build.mkdir(parents=True, exist_ok=True)
     sources = sorted(str(source) for folder in (jars.JAVA, JAVA) for source in folder.glob("*.java"))
     subprocess.run(["javac", "-nowarn", "-d", str(build), "-cp", path, *sources], check=True)
+    # Kafka's TestPlugins compiles the sources of its plugins, which must be files and not entries of a jar.
+    [jar] = [one for one in path.split(os.pathsep) if one.endswith(f"connect-runtime-{VERSION}-test.jar")]
+    with zipfile.ZipFile(jar) as packed:
+        packed.extractall(build, [one for one in packed.namelist() if one.startswith("test-plugins/")])
     service = build / _SERVICE
     service.parent.mkdir(parents=True, exist_ok=True)
     service.write_text("ottla.kafkasuite.ListedTests\n")

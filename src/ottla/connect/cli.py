@@ -75,7 +75,8 @@ def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     in_thread_when_parent_ends(ended.set)
-    click.echo(f"Connect worker ready at http://localhost:{worker.port}", err=True)
+    scheme = worker.config.listeners[0].scheme
+    click.echo(f"Connect worker ready at {scheme}://localhost:{worker.port}", err=True)
     try:
         for path in connector_files:
             name = worker.load_file(Path(path))

@@ -139,6 +139,12 @@ def _connectors() -> Iterable[PluginSpec]:
     for vendor in ("aiven.kafka", "confluent"):
         name = f"io.{vendor}.connect.http.HttpSinkConnector"
         yield PluginSpec(name, "sink", "ottla.connect.sinks.http:HttpSink", version="0.8.0")
+    yield PluginSpec(
+        "com.github.castorm.kafka.connect.http.HttpSourceConnector",
+        "source",
+        "ottla.connect.sources.http:HttpSource",
+        version="0.8.11",
+    )
     for kind, where in (
         ("Csv", "SpoolDirCsv"),
         ("Json", "SpoolDirJson"),

@@ -89,7 +89,7 @@ class TopicOffsetStore(OffsetStore):
         configs: Mapping[str, str] | None = None,
     ) -> None:
         self.topic = topic
-        self._settings = settings
+        self.settings = settings
         self._lock = threading.Lock()
         self._table = _Table()
         self._log = TopicLog(settings, topic, self._table.apply)
@@ -103,9 +103,9 @@ class TopicOffsetStore(OffsetStore):
 
     def write(self, connector: str, changes: OffsetChanges) -> None:
         assert self.topic is not None
-        brokers = Cluster(self._settings)
+        brokers = Cluster(self.settings)
         try:
-            writer = BatchWriter(brokers, Grant(self._settings))
+            writer = BatchWriter(brokers, Grant(self.settings))
             append(writer, self.topic, self.partitions, offset_entries(connector, changes))
             writer.flush()
         finally:

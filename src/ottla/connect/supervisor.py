@@ -23,16 +23,18 @@ from ottla.connect.config.worker import WorkerConfig
 from ottla.connect.failures import ConnectError
 from ottla.connect.herder import Herder
 from ottla.connect.run.chain import ChainSpec
-from ottla.connect.run.context import RunContext
+from ottla.connect.run.context import RunContext, StopSignal
 from ottla.connect.run.runner import Backoff, ConnectorRunner, Prepared, Run
 from ottla.connect.run.sink import SinkRun
 from ottla.connect.run.source import SourceRun
 from ottla.connect.spi import Connector, ReadLimit, SinkConnector, SourceConnector
 from ottla.connect.state import STOPPED, Change, Status
-from ottla.connect.stores import OffsetStore
+from ottla.connect.stores import OffsetStore, TopicOffsetStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from ottla.connect.run.resident_pool import ResidentPool
 
 _logger = logging.getLogger(__name__)
 
@@ -70,6 +72,7 @@ class Supervisor:
         self.generation: Callable[[], int] = lambda: 0
         self.worker_id = ""
         self.spark: Callable[[], SparkSession] | None = None
+        self.residents: ResidentPool | None = None
 
     def start(self) -> None:
         """Starts the thread that applies changes."""
@@ -203,21 +206,38 @@ class Supervisor:
         connector = self._herder.plugins.connector(resolved["connector.class"])(resolved)
         return connector, resolved, secrets
 
-    def _prepare(self, name: str, stopping: threading.Event) -> Prepared:
+    def _prepare(self, name: str, stopping: StopSignal) -> Prepared:
         raw = self._herder.known(name)
         connector, config, secrets = self.make(name, raw)
         values = {key: one.value for key, one in framework_keys(connector.kind).validate(config).items()}
         self.publish_tasks(name, raw, connector)
         context = self._context(name, config, values, connector)
         context.stopping = stopping
-        run: Run
         if isinstance(connector, SourceConnector):
             context.offsets = self._store_of(config)
-            run = connector.own_run(context) or SourceRun(context, connector)
+            own = connector.own_run(context)
+            run = own or self._placed(config, context, connector, lambda: SourceRun(context, connector))
         else:
             assert isinstance(connector, SinkConnector)
-            run = SinkRun(context, connector)
+            run = self._placed(config, context, connector, lambda: SinkRun(context, connector))
         return Prepared(run, secrets_of(config, secrets), context.progress)
+
+    def _placed(
+        self,
+        config: dict[str, str],
+        context: RunContext,
+        connector: SourceConnector | SinkConnector,
+        here: Callable[[], Run],
+    ) -> Run:
+        """The run in a resident Spark task, or in this process where there is none or the offsets are in a file."""
+        store = context.offsets
+        in_topic = store is None or isinstance(store, TopicOffsetStore)
+        if self.residents is None or connector.needs_jvm or not in_topic:
+            return here()
+        from ottla.connect.run.resident_pool import ResidentRun
+        from ottla.connect.run.resident_task import Order
+
+        return ResidentRun(self.residents, Order.of(config["connector.class"], context), context, here)
 
     def _publish_if_leading(self, name: str, target: str | None) -> None:
         """In a cluster only the leader writes task configurations, also of connectors that run elsewhere."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +38,8 @@ from ottla.json_types import JsonObject
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from ottla.connect.run.resident_pool import ResidentPool
 
 _logger = logging.getLogger(__name__)
 
@@ -79,12 +82,14 @@ class Worker:
         self._session: SparkSession | None = None
         if config.values["ottla.spark.master"] != "none":
             self.supervisor.spark = self._spark
+            self.supervisor.residents = self._resident_pool()
         if config.distributed:
             self.herder.leader_url = self._leader_url
             self.supervisor.owns = lambda name: name in self._assignment.connectors
             self.supervisor.generation = lambda: self._assignment.generation
         self._assignment = Assignment()
         self._servers: list[RestServer] = []
+        self.forwarding_tls: ssl.SSLContext | bool = True
         self._ready = threading.Event()
         self._joined = threading.Event()
         """Set while this worker is in its group and knows who leads."""
@@ -93,8 +98,15 @@ class Worker:
 
     def start(self) -> None:
         """Binds the listeners, reaches the brokers, opens the stores, serves."""
+        from ottla.connect.rest.guards import client_tls, server_tls
+
+        tls = server_tls(self.config)
+        self.forwarding_tls = client_tls(self.config)
         app = make_app(self)
-        self._servers = [RestServer(one, app) for one in self.config.listeners]
+        self._servers = [RestServer(one, app, tls) for one in self.config.listeners]
+        if self.config.admin_listeners:
+            admin = make_app(self, admin_only=True)
+            self._servers += [RestServer(one, admin, tls) for one in self.config.admin_listeners]
         self.worker_id = self.supervisor.worker_id = self.config.address(self.port)
         try:
             self._reach_brokers()
@@ -119,11 +131,18 @@ class Worker:
         """The port of the first listener."""
         return self._servers[0].port
 
+    @property
+    def ports(self) -> list[int]:
+        """The ports of all listeners, those of /admin last."""
+        return [one.port for one in self._servers]
+
     def stop(self) -> None:
         """Stops connectors, then REST, then connections."""
         if self._member is not None:
             self._member.stop()
         self.supervisor.stop()
+        if self.supervisor.residents is not None:
+            self.supervisor.residents.close()
         for server in self._servers:
             server.stop()
         for store in self._stores.values():
@@ -145,11 +164,10 @@ class Worker:
 
     def _join(self) -> None:
         values = self.config.values
-        scheme = self.config.listeners[0].scheme
         self._member = GroupMember(
             self.settings,
             self.config.group_id,
-            f"{scheme}://{self.worker_id}/",
+            f"{self.config.advertised_scheme}://{self.worker_id}/",
             session_timeout_ms=values["session.timeout.ms"],
             rebalance_timeout_ms=values["rebalance.timeout.ms"],
             heartbeat_ms=values["heartbeat.interval.ms"],
@@ -229,6 +247,16 @@ class Worker:
                 master = self.config.values["ottla.spark.master"]
                 self._session = spark_session("ottla-connect", master=master, settings=settings)
             return self._session
+
+    def _resident_pool(self) -> ResidentPool | None:
+        """The resident tasks of this worker; None if small cycles run in this process."""
+        from ottla.connect.run.resident_pool import ResidentPool
+
+        wanted = int(self.config.values["ottla.resident.tasks"])
+        if wanted == 0 or self.config.values["ottla.spark.master"] in ("local", "local[1]"):
+            _logger.info("small cycles run in this process: there are no resident Spark tasks")
+            return None
+        return ResidentPool(self._spark, max(0, wanted))
 
     def _resolve(self, config: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         """A configuration with providers' values, and those values, which must not be shown."""

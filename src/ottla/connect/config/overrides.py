@@ -12,6 +12,7 @@ from typing import Final
 from ottla.admin.settings import ClusterSettings
 from ottla.client.cluster_settings import is_java_security, writer_settings
 from ottla.client.settings import COMMON, RENAMED
+from ottla.connect.config.definitions import parse_type
 from ottla.connect.config.worker import WorkerConfig
 from ottla.connect.failures import ConfigInvalid
 
@@ -77,13 +78,19 @@ def client_settings(worker: WorkerConfig, config: Mapping[str, str], kind: str) 
     options |= own
     options.setdefault("client.id", f"connector-{role}-{config.get('name')}-0")
     servers = options.pop("bootstrap.servers", worker.bootstrap_servers)
-    return writer_settings(servers, options)
+    return writer_settings(str(servers), options)
 
 
-def known_options(given: Mapping[str, str]) -> dict[str, str]:
-    """Those of Kafka's keys that our clients have, among all keys of a worker or a connector."""
-    return {
-        key: value
-        for key, value in given.items()
-        if is_java_security(key) or _RENAMED.get(key, key.replace(".", "_")) in COMMON
-    }
+def known_options(given: Mapping[str, str]) -> dict[str, str | int]:
+    """Those of Kafka's keys that our clients have, among all keys of a worker or a connector.
+
+    >>> known_options({"request.timeout.ms": "7000", "batch.size": "1"})
+    {'request.timeout.ms': 7000}
+    """
+    found: dict[str, str | int] = {}
+    for key, value in given.items():
+        name = _RENAMED.get(key, key.replace(".", "_"))
+        if is_java_security(key) or name in COMMON:
+            whole = isinstance(COMMON.get(name), int) and not isinstance(COMMON.get(name), bool)
+            found[key] = parse_type(key, value, "INT") if whole else value
+    return found

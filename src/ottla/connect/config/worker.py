@@ -14,6 +14,8 @@ from ottla.connect.failures import ConfigInvalid
 _OWN: Final = ConfigDef(
     [
         ConfigKey("ottla.spark.master", default="none"),
+        ConfigKey("ottla.rest.logins.file", default=None),
+        ConfigKey("ottla.resident.tasks", "INT", 0, valid="[-1,...]"),
         ConfigKey("ottla.inline.max.bytes", "LONG", 1 << 20, valid="[1,...]"),
         ConfigKey("ottla.cycle.max.records", "INT", 50_000, valid="[1,...]"),
         ConfigKey("ottla.cycle.max.bytes", "LONG", 16 << 20, valid="[1,...]"),
@@ -52,6 +54,8 @@ class WorkerConfig:
     originals: Mapping[str, str]
     values: ConfigValues
     listeners: tuple[Listener, ...] = field(default_factory=tuple)
+    admin_listeners: tuple[Listener, ...] | None = None
+    """Where /admin is served: with everything else (None), nowhere (empty), or on addresses of its own."""
 
     @property
     def distributed(self) -> bool:
@@ -96,6 +100,11 @@ class WorkerConfig:
         host = self.values.get("rest.advertised.host.name") or self.listeners[0].host or _own_name()
         return f"{host}:{self.values.get('rest.advertised.port') or port}"
 
+    @property
+    def advertised_scheme(self) -> str:
+        """The scheme under which other workers reach this one."""
+        return str(self.values.get("rest.advertised.listener") or self.listeners[0].scheme).lower()
+
     def prefixed(self, prefix: str) -> dict[str, str]:
         """The keys under a prefix, without it."""
         size = len(prefix)
@@ -137,14 +146,16 @@ def worker_config(given: Mapping[str, str], *, from_file: bool = True) -> Worker
     listeners = tuple(_listener(one) for one in values["listeners"])
     if not listeners:
         raise ConfigInvalid("listeners must name at least one address, like http://localhost:8083")
-    return WorkerConfig(props, values, listeners)
+    admin = values.get("admin.listeners")
+    apart = None if admin is None else tuple(_listener(one, "admin.listeners") for one in admin if one)
+    return WorkerConfig(props, values, listeners, apart)
 
 
-def _listener(text: str) -> Listener:
+def _listener(text: str, key: str = "listeners") -> Listener:
     scheme, separator, address = text.partition("://")
     host, _, port = address.rstrip("/").rpartition(":")
     if not separator or scheme.lower() not in ("http", "https") or not port.isdigit() or int(port) > 65_535:
         raise ConfigInvalid(
-            f"Invalid value {text} for configuration listeners: an address looks like http://localhost:8083"
+            f"Invalid value {text} for configuration {key}: an address looks like http://localhost:8083"
         )
     return Listener(scheme.lower(), host.strip("[]"), int(port))

@@ -11,6 +11,8 @@ from ottla.connect.config.worker import Listener
 from ottla.connect.failures import ConnectError
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     import uvicorn
     from starlette.applications import Starlette
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -33,19 +35,39 @@ class _EscapedPaths:
         await self._app(scope, receive, send)
 
 
-def make_app(worker: Worker) -> Starlette:
-    """The application that serves a worker."""
+def make_app(worker: Worker, *, admin_only: bool = False) -> Starlette:
+    """The application that serves a worker; `admin_only` is for listeners of /admin alone."""
     try:
         from starlette.applications import Starlette
         from starlette.middleware import Middleware
+        from starlette.middleware.cors import CORSMiddleware
     except ModuleNotFoundError:
         raise ConnectError("a worker needs starlette and uvicorn: pip install 'ottla[connect]'") from None
 
     from ottla.connect.rest import admin, connectors, plugins
     from ottla.connect.rest.errors import HANDLERS
+    from ottla.connect.rest.guards import HEADERS, AnswerHeaders, BasicLogin, header_rules, logins
 
-    routes = [*admin.ROUTES, *admin.ADMIN_ROUTES, *connectors.ROUTES, *plugins.ROUTES]
-    app = Starlette(routes=routes, exception_handlers=HANDLERS, middleware=[Middleware(_EscapedPaths)])
+    config = worker.config
+    apart = config.admin_listeners is not None
+    routes = [*admin.ROUTES, *connectors.ROUTES, *plugins.ROUTES]
+    if admin_only or not apart:
+        routes = [*([] if admin_only else routes), *admin.ADMIN_ROUTES]
+    middleware = [Middleware(AnswerHeaders, rules=header_rules(config.values[HEADERS]))]
+    if origins := config.values["access.control.allow.origin"]:
+        methods = config.values["access.control.allow.methods"] or "GET,POST,HEAD"
+        middleware.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=[one.strip() for one in origins.split(",")],
+                allow_methods=[one.strip() for one in methods.split(",")],
+                allow_headers=["*"],
+            )
+        )
+    if (passwords := logins(config)) is not None:
+        middleware.append(Middleware(BasicLogin, passwords=passwords))
+    middleware.append(Middleware(_EscapedPaths))
+    app = Starlette(routes=routes, exception_handlers=HANDLERS, middleware=middleware)
     app.router.redirect_slashes = False
     app.state.worker = worker
     return app
@@ -54,8 +76,9 @@ def make_app(worker: Worker) -> Starlette:
 class RestServer:
     """Serves an application on one listener."""
 
-    def __init__(self, listener: Listener, app: ASGIApp) -> None:
+    def __init__(self, listener: Listener, app: ASGIApp, tls: SSLContext | None = None) -> None:
         self._listener = listener
+        self._tls = tls if listener.scheme == "https" else None
         self._app = app
         self._socket = _bind(listener)
         self._server: uvicorn.Server | None = None
@@ -71,6 +94,8 @@ class RestServer:
         import uvicorn
 
         config = uvicorn.Config(self._app, log_level="warning", access_log=False, lifespan="off")
+        config.load()
+        config.ssl = self._tls
         server = self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=lambda: server.run(sockets=[self._socket]), name="rest", daemon=True

@@ -65,7 +65,8 @@ async def _forward(request: Request, body: Json, error: NotLeader) -> Response:
     if "authorization" in request.headers:
         headers["Authorization"] = request.headers["authorization"]
     try:
-        async with httpx.AsyncClient(timeout=_TIMEOUT_S) as client:
+        verify = request.app.state.worker.forwarding_tls
+        async with httpx.AsyncClient(timeout=_TIMEOUT_S, verify=verify) as client:
             answer = await client.request(
                 request.method,
                 error.url.rstrip("/") + request.url.path,

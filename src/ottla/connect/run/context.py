@@ -42,8 +42,33 @@ class RunContext:
     fenced: Callable[[int], None] = lambda count: None
     """Records how many producers the next start has to fence."""
     uses_topic: Callable[[str], None] = lambda topic: None
-    stopping: threading.Event = field(default_factory=threading.Event)
+    stopping: StopSignal = field(default_factory=lambda: StopSignal())
     progress: Progress = field(default_factory=Progress)
     spark: Callable[[], SparkSession] | None = None
     """Gives the Spark session; None where there is none."""
     inline_max_bytes: int = 1 << 20
+    jobs_elsewhere: bool = False
+    """Whether this is a resident task: large cycles are then left to the worker, which can make jobs of them."""
+
+
+class LargeCycle(Exception):
+    """A resident task has planned a cycle that the worker should make a job of. Nothing was written."""
+
+
+class StopSignal(threading.Event):
+    """Says that a run should pause or end. One listener is called at once, wherever the run is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._listener: Callable[[], None] | None = None
+
+    def on_set(self, listener: Callable[[], None] | None) -> None:
+        """Calls a function each time that the signal is set; None for none."""
+        self._listener = listener
+
+    def set(self) -> None:
+        """Sets the signal."""
+        super().set()
+        listener = self._listener
+        if listener is not None:
+            listener()

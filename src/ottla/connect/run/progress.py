@@ -20,6 +20,8 @@ class Progress:
     cycles: int = 0
     jobs: int = 0
     """Cycles that ran as Spark jobs."""
+    resident: int = 0
+    """Cycles that ran in resident Spark tasks."""
     skipped: int = 0
     bytes: int = 0
     last_cycle_ms: float = 0.0
@@ -51,6 +53,7 @@ class Progress:
             "bytes": self.bytes,
             "cycles": self.cycles,
             "spark_jobs": self.jobs,
+            "resident_cycles": self.resident,
             "skipped_records": self.skipped,
             "last_cycle_ms": self.last_cycle_ms,
             "last_cycle_at": self.last_cycle_at_ms,

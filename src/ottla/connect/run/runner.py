@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from ottla.connect.config.secrets import Redactor
 from ottla.connect.failures import Occupied, Retriable
+from ottla.connect.run.context import StopSignal
 from ottla.connect.run.progress import Progress
 from ottla.connect.state import PAUSED
 from ottla.errors import ApiException, ErrorCode
@@ -101,7 +102,7 @@ class ConnectorRunner:
     def __init__(
         self,
         name: str,
-        prepare: Callable[[threading.Event], Prepared],
+        prepare: Callable[[StopSignal], Prepared],
         report: Report,
         target: str,
         backoff: Backoff | None = None,
@@ -120,7 +121,7 @@ class ConnectorRunner:
         self._again = False
         self._failures = 0
         self._changed = threading.Condition()
-        self._stopping = threading.Event()
+        self._stopping = StopSignal()
         self._thread = threading.Thread(target=self._main, name=f"connector-{name}", daemon=True)
 
     def start(self) -> None:

@@ -22,7 +22,7 @@ from ottla.connect.errors.tolerance import Stage
 from ottla.connect.failures import TaskFailed
 from ottla.connect.offsets import group_of, lineage_of
 from ottla.connect.run.chain import Chain
-from ottla.connect.run.context import RunContext
+from ottla.connect.run.context import LargeCycle, RunContext
 from ottla.connect.spi import Place, Range, SinkConnector, SinkCycle, SinkWriter, Written
 from ottla.pipeline.decoding import decode
 from ottla.pipeline.failures import SinkFenced
@@ -84,7 +84,9 @@ class SinkRun:
         self._writer = self._connector.writer()
         # Dead letters are written by the driver, which tasks of a job do not reach.
         self._jobs = (
-            context.spark is not None and self._writer.parallel and not self._chain.tolerance.keep_failures
+            (context.spark is not None or context.jobs_elsewhere)
+            and self._writer.parallel
+            and not self._chain.tolerance.keep_failures
         )
         most = min(context.limit.bytes, context.inline_max_bytes) if self._jobs else context.limit.bytes
         self._fetcher = Fetcher(
@@ -161,6 +163,8 @@ class SinkRun:
             number += 1
             ranges = self._large_ranges(parts)
         as_job = bool(ranges) and self._jobs
+        if as_job and self._context.jobs_elsewhere:
+            raise LargeCycle
         if ranges and not as_job:
             parts = self._intended_parts()
         ranges = ranges or tuple(

@@ -16,7 +16,7 @@ from ottla.admin.cluster import Cluster
 from ottla.connect.errors.dead_letters import append_dead_letters
 from ottla.connect.failures import TaskFailed
 from ottla.connect.run.chain import Chain
-from ottla.connect.run.context import RunContext
+from ottla.connect.run.context import LargeCycle, RunContext
 from ottla.connect.run.topics import TopicMaker
 from ottla.connect.spi import Offsets, SourceConnector, SourceReader, Split
 from ottla.connect.stores import OffsetChanges, offset_entries
@@ -83,6 +83,8 @@ class SourceRun:
                 context.progress.lag = reader.lag(self._offsets)
                 return False
             self._plan = {**self._offsets, **end}
+        if context.jobs_elsewhere and self._is_large(reader):
+            raise LargeCycle
         began = time.monotonic()
         changes = {key: offset for key, offset in self._plan.items() if self._offsets.get(key) != offset}
         records = self._write_cycle(reader, self._plan, changes)
@@ -130,7 +132,10 @@ class SourceRun:
 
     def _is_job(self, reader: SourceReader) -> bool:
         """Large cycles run on Spark. Dead letters are written by the driver, which tasks of a job do not reach."""
-        if self._context.spark is None or self._chain.tolerance.keep_failures:
+        return self._context.spark is not None and self._is_large(reader)
+
+    def _is_large(self, reader: SourceReader) -> bool:
+        if self._chain.tolerance.keep_failures:
             return False
         assert self._plan is not None
         large = reader.size(self._offsets, self._plan) > self._context.inline_max_bytes

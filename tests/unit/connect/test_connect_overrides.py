@@ -1,0 +1,57 @@
+"""Client overrides of connectors: which the worker's policy lets through, and what becomes of them."""
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="Connect needs pyarrow")
+
+from ottla.connect.config.connector import validate_connector
+from ottla.connect.config.overrides import ALLOWLIST, POLICY, client_settings
+from ottla.connect.config.worker import worker_config
+from ottla.connect.failures import ConfigInvalid
+from ottla.connect.plugins import Plugins
+
+SOURCE = {"name": "s", "connector.class": "FileStreamSource", "topic": "t", "file": "/f"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "refused"),
+    [
+        ({}, []),
+        ({POLICY: "All"}, []),
+        ({POLICY: "None"}, ["batch.size", "sasl.mechanism"]),
+        ({POLICY: "Principal"}, ["batch.size"]),
+        ({POLICY: "Allowlist", ALLOWLIST: "batch.size, acks"}, ["sasl.mechanism"]),
+        ({POLICY: "Allowlist"}, ["batch.size", "sasl.mechanism"]),
+    ],
+)
+def test_a_policy_names_what_it_refuses(policy, refused):
+    config = {**SOURCE, "producer.override.batch.size": "1", "producer.override.sasl.mechanism": "PLAIN"}
+    name = policy.get(POLICY, "All")
+    assert validate_connector(Plugins(), config, policy).errors() == [
+        f"The '{name}' policy does not allow '{key}' to be overridden in the connector configuration."
+        for key in refused
+    ]
+
+
+def test_a_policy_in_java_is_refused_at_the_start():
+    with pytest.raises(ConfigInvalid, match="All, None, Principal or Allowlist"):
+        validate_connector(Plugins(), SOURCE, {POLICY: "com.example.Mine"})
+
+
+def test_a_connectors_overrides_come_before_the_workers_keys():
+    worker = worker_config(
+        {
+            "bootstrap.servers": "a:1",
+            "security.protocol": "SSL",
+            "producer.ssl.truststore.location": "/trust.jks",
+            "producer.ssl.truststore.password": "t",
+            "consumer.request.timeout.ms": "7000",
+        }
+    )
+    config = {**SOURCE, "producer.override.bootstrap.servers": "b:2,c:3"}
+    source = client_settings(worker, config, "source")
+    assert source.bootstrap == (("b", 2), ("c", 3))
+    assert source.client_id == "connector-producer-s-0"
+    assert dict(source.security.stores)["ssl.truststore.password"] == "t"
+    sink = client_settings(worker, {"name": "s"}, "sink")
+    assert (sink.bootstrap, sink.request_timeout_s, sink.security.stores) == ((("a", 1),), 7.0, ())
