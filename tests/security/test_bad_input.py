@@ -20,7 +20,10 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from ottla.credentials.stores import Identity
 from ottla.errors import ErrorCode
 from ottla.ids import TopicName
 from ottla.testing.certificates import CertificateAuthority, write_pem
@@ -110,13 +113,30 @@ def test_tls_and_http_on_a_plain_port_are_named(
     assert broker.log.count(f"it speaks {name}, and listener PLAINTEXT does not") == 1
 
 
-@pytest.mark.parametrize("kind", ["unknown authority", "expired", "no certificate"])
+def bad_identity(node: SecuredNode, kind: str) -> Identity:
+    if kind == "unknown authority":
+        return CertificateAuthority.create("x").issue("admin")
+    if kind == "expired":
+        return node.authority.issue("admin", lifetime=timedelta(days=-2))
+    if kind == "wrong purpose":
+        return node.authority.issue("admin", purposes=(ExtendedKeyUsageOID.SERVER_AUTH,))
+    if kind == "chain above 100 kB":
+        return node.authority.issue("admin", hosts=tuple(f"{number:050}.test" for number in range(3000)))
+    units = [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, f"{number:060}") for number in range(80)]
+    return node.authority.issue(x509.Name(units))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("unknown authority", "expired", "no certificate", "wrong purpose"),
+        *("chain above 100 kB", "subject above 4 kB"),
+    ],
+)
 def test_certificates_that_are_not_accepted(node: SecuredNode, kind: str) -> None:
     context = node.context()
     if kind != "no certificate":
-        authority = CertificateAuthority.create("x") if kind == "unknown authority" else node.authority
-        lifetime = timedelta(days=-2) if kind == "expired" else timedelta(days=2)
-        file = write_pem(authority.issue("admin", lifetime=lifetime), node.folder / f"{kind}.pem")
+        file = write_pem(bad_identity(node, kind), node.folder / f"{kind}.pem")
         context.load_cert_chain(file)
     with pytest.raises((ssl.SSLError, ConnectionError)), node.connect("CERTIFICATES", context) as client:
         # In TLS 1.3 a client learns of the refusal with its first read.

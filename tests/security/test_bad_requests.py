@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -64,6 +65,26 @@ def test_acls_that_cannot_be(node: SecuredNode) -> None:
         many = [creation(resource_name=f"t{number}") for number in range(10_001)]
         codes = {each.error_code for each in client.ask(m.CreateAclsRequest(creations=many), 3).results}
         assert codes == {ErrorCode.INVALID_REQUEST}
+
+
+@pytest.mark.slow
+def test_requests_with_more_items_than_one_may_have(tmp_path: Path) -> None:
+    """Above 10,000 quotas, users or renewers: nothing is written."""
+    quotas, users = m.AlterClientQuotasRequest, m.AlterUserScramCredentialsRequest
+    entity = quotas.EntityData(entity_type="user", entity_name="alice")
+    ops = [quotas.OpData(key="producer_byte_rate", value=1.0)] * 10_001
+    renewer = m.CreateDelegationTokenRequest.CreatableRenewers(principal_type="User", principal_name="bob")
+    deletions = [users.ScramCredentialDeletion(name=f"user{n}", mechanism=1) for n in range(10_001)]
+    node = SecuredNode(tmp_path, {"delegation.token.secret.key": "the-key-of-this-node"})
+    with node.broker, node.log_in(ADMIN) as client:
+        entry = quotas.EntryData(entity=[entity], ops=ops)
+        assert client.ask(quotas(entries=[entry]), 1).entries[0].error_code == ErrorCode.INVALID_REQUEST
+        results = client.ask(users(deletions=deletions, upsertions=[]), 0).results
+        assert {each.error_code for each in results} == {ErrorCode.INVALID_REQUEST}
+        token = m.CreateDelegationTokenRequest(renewers=[renewer] * 10_001, max_lifetime_ms=-1)
+        assert client.ask(token, 3).error_code == ErrorCode.INVALID_REQUEST
+        asked = m.DescribeDelegationTokenRequest(owners=None)
+        assert client.ask(asked, 3).tokens == []
 
 
 def envelope(inner: Any, version: int, principal: bytes, host: bytes = b"\x7f\0\0\1") -> Any:

@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -15,6 +16,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from ottla.credentials.stores import Identity, pem_of
 
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+
+_BOTH_SIDES: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+"""A node is a server to its clients and a client to other nodes."""
 
 
 def common_name(name: str) -> x509.Name:
@@ -49,6 +54,7 @@ class CertificateAuthority:
         uris: tuple[str, ...] = (),
         lifetime: timedelta = timedelta(days=30),
         rsa_bits: int | None = None,
+        purposes: tuple[x509.ObjectIdentifier, ...] = _BOTH_SIDES,
     ) -> Identity:
         """A key with a certificate for a subject. A negative lifetime gives one that has expired.
 
@@ -65,11 +71,7 @@ class CertificateAuthority:
             _builder(name, authority.subject, key, lifetime)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
-            # A node is a server to its clients and a client to other nodes.
-            .add_extension(
-                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
-                critical=False,
-            )
+            .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
                     authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
