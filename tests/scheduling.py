@@ -51,7 +51,7 @@ def long_units_first(items: list[pytest.Item]) -> None:
         timeout, java, slow = weights[unit]
         own = item.get_closest_marker("timeout")
         weights[unit] = (
-            max(timeout, own.args[0] if own is not None else 0),
+            max(timeout, own.args[0] if own is not None and own.args else 0),
             java + (item.get_closest_marker("java") is not None),
             slow + (item.get_closest_marker("slow") is not None),
         )
