@@ -39,7 +39,8 @@ tspan { stroke: none }
 </style>"""
 
 _WIDTH = 860
-_LABEL_WIDTH = 375
+_BARS_WIDTH = 905
+_LABEL_WIDTH = 420
 _BAR_HEIGHT = 14
 _BAR_STEP = 22
 _MOST = 32.0
@@ -110,11 +111,11 @@ def bars(result: dict[str, Any]) -> str:
             parts.append(f'<text class="title" x="12" y="{y}">{escape(title)}</text>')
             parts.append(_bar_group(group, y + 16))
             y += 16 + len(group) * _BAR_STEP + 50
-    return _svg(parts, y - 20, "Ottla beside Apache Kafka: ratios")
+    return _svg(parts, y - 20, "Ottla beside Apache Kafka: ratios", _BARS_WIDTH)
 
 
 def _bar_group(group: list[Bar], top: int) -> str:
-    left, right = _LABEL_WIDTH, _WIDTH - 70
+    left, right = _LABEL_WIDTH, _BARS_WIDTH - 70
     ratios = [min(max(bar.ratio, 1 / _MOST), _MOST) for bar in group]
     low = math.log2(min(0.5, *ratios))
     high = math.log2(max(2.0, *ratios))
@@ -233,10 +234,10 @@ def _panel(points: dict[tuple[str, str], Curve], panel: _Panel, top: int) -> str
     return "\n".join(parts)
 
 
-def _svg(parts: list[str], height: int, title: str) -> str:
+def _svg(parts: list[str], height: int, title: str, width: int = _WIDTH) -> str:
     body = "\n".join(parts)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" role="img">\n<title>{escape(title)}</title>\n{_STYLE}\n{body}\n</svg>\n'
     )
 
