@@ -194,7 +194,7 @@ class Director:
         log.unlink(missing_ok=True)
         words = [sys.executable, "-m", "ottla.demo.pipelines", self._address, str(self._state_dir)]
         with log.open("ab") as stderr:
-            self._spark = spark = await Child.start(words, stderr=stderr)
+            self._spark = spark = await Child.start(words, stderr=stderr, environment=STOP_WITH_STDIN)
         ui = ""
         while line := await spark.line():
             message = json.loads(line)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.demo.topics import CLICKS, CLICKS_PER_WINDOW, LINES, ORDERS, ORDERS_PER_ITEM, WORD_COUNTS
+from ottla.parent_process import in_thread_when_parent_ends
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.progress import describe
 from ottla.streams import StreamsApp, StreamsBuilder, StreamsError, StreamsSettings, tumbling
@@ -164,13 +165,6 @@ def _look_after(app: StreamsApp, failures: Counter[str], report: Report) -> bool
     return False
 
 
-def _end_with_parent() -> None:
-    """Wait for the end of standard input, which means that the parent has ended."""
-    # Not through sys.stdin, whose lock a thread must not hold when the interpreter ends.
-    os.read(0, 1)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 def main(bootstrap_servers: str, state_dir: str) -> int:
     # Other output to standard output (Spark, Python workers) belongs into the log.
     parent = os.fdopen(os.dup(1), "w", buffering=1)
@@ -179,7 +173,7 @@ def main(bootstrap_servers: str, state_dir: str) -> int:
     def report(what: dict[str, object]) -> None:
         parent.write(json.dumps(what) + "\n")
 
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    in_thread_when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))
     try:
         run(bootstrap_servers, Path(state_dir).resolve(), report)
     except (PipelineError, StreamsError) as problem:

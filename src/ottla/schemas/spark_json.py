@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 from ottla.schemas.client import Registry
 from ottla.schemas.errors import SchemaError
 from ottla.schemas.json import JsonSchemaSerde
-from ottla.schemas.json_types import JsonType, json_type
+from ottla.schemas.json_schema_types import JsonType, json_type
 from ottla.schemas.serde import JsonOptions, Schema
 from ottla.schemas.spark_columns import Mode, array_of, arrow_function, cached, check_mode, read_rows
 from ottla.schemas.values import Decode, Value

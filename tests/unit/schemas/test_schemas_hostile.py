@@ -17,7 +17,7 @@ from ottla.registry.errors import InvalidSchema
 from ottla.schemas.avro_decode import compile_decoder
 from ottla.schemas.avro_encode import compile_encoder
 from ottla.schemas.errors import SchemaError
-from ottla.schemas.json_types import json_type
+from ottla.schemas.json_schema_types import json_type
 
 MAX_BYTES = 64 << 20
 MAX_CPU_S = 20

@@ -30,7 +30,7 @@ from ottla.connect.data.schema import ConnectValue, Schema, SchemaAttributes, St
 from ottla.json_types import JsonObject
 from ottla.schemas import frames
 from ottla.schemas.errors import InvalidData
-from ottla.schemas.json_types import JsonType, json_type
+from ottla.schemas.json_schema_types import JsonType, json_type
 
 _JSON_TYPES: Final = {
     Type.INT8: "integer",
