@@ -17,7 +17,8 @@ from ottla.api.authorization import allowed
 from ottla.cli.settings import node_config
 from ottla.ids import TopicName
 from ottla.metadata.image import AclEntry
-from ottla.security.authorizer import Authorizer, Grants
+from ottla.security.authorizer import Authorizer
+from ottla.security.grants import Grants
 from ottla.server import Server
 from ottla.testing.apache import free_port
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType

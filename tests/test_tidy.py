@@ -44,7 +44,7 @@ OTHER_LOGGERS = {
     # The messages of librdkafka, apart from those of the client itself.
     ("src/ottla/client/engine_log.py", "_LOG", '"ottla.client.engine"'),
     # Kafka's name for the log of permissions granted and denied.
-    ("src/ottla/security/authorizer.py", "audit_log", '"kafka.authorizer.logger"'),
+    ("src/ottla/security/grants.py", "audit_log", '"kafka.authorizer.logger"'),
 }
 BANNED_WORDS = re.compile(
     r"(?<![a-z])(?:an" r"ew|in va" r"in|let b" r"e|nobody a" r"sks|to" r"ld|vig" r"il|who" r"ever)(?![a-z])",

@@ -14,6 +14,18 @@ SAMPLE_EACH: Final = 64
 MAX_VERSION: Final = 31
 
 
+def _step(micros: int) -> int:
+    """The step of a duration of at least 4 µs."""
+    bits = micros.bit_length()
+    step = (bits - 2) * 4 + (micros >> (bits - 3) & 3)
+    return step if step < STEPS else STEPS - 1
+
+
+_QUICK_MICROS: Final = 1024
+_QUICK_STEPS: Final = bytes((0, 1, 2, 3)) + bytes(map(_step, range(4, _QUICK_MICROS)))
+"""The steps of durations below a millisecond, which most requests take: a look-up costs half of the calculation."""
+
+
 class Histogram:
     """Durations by log-linear steps: a step is at most a quarter wider than the one before."""
 
@@ -27,12 +39,10 @@ class Histogram:
         """Count one duration."""
         self.sum_s += seconds
         micros = int(seconds * 1e6)
-        if micros < 4:
-            self.counts[micros if micros > 0 else 0] += 1
-            return
-        bits = micros.bit_length()
-        step = (bits - 2) * 4 + (micros >> (bits - 3) & 3)
-        self.counts[step if step < STEPS else STEPS - 1] += 1
+        if 0 <= micros < _QUICK_MICROS:
+            self.counts[_QUICK_STEPS[micros]] += 1
+        else:
+            self.counts[_step(micros) if micros > 0 else 0] += 1
 
     @property
     def count(self) -> int:

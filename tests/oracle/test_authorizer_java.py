@@ -15,7 +15,8 @@ import pytest
 
 from oracle.kafka_tools import needs_java
 from ottla.metadata.image import AclEntry
-from ottla.security.authorizer import Action, Authorizer, Grants
+from ottla.security.authorizer import Authorizer
+from ottla.security.grants import Action, Grants
 from ottla.testing.apache import LEAN_JVM_FLAGS, kafka_classpath
 from ottla.wire.apis import ApiKey
 from ottla.wire.enums import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.api.base import AnyApi, RequestContext, Unchecked
 from ottla.errors import ApiException, ErrorCode
-from ottla.security.acl_index import EVERY_OPERATION
-from ottla.security.authorizer import Action
+from ottla.security.grants import EVERY_OPERATION, Action
 from ottla.wire.enums import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:

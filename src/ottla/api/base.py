@@ -16,7 +16,7 @@ import msgspec
 
 from ottla.api.throttling import Meter
 from ottla.errors import ApiException, ErrorCode
-from ottla.security.authorizer import Grants
+from ottla.security.grants import Grants
 from ottla.wire.apis import API_VERSIONS
 from ottla.wire.classes import WireRequest, WireResponse
 from ottla.wire.enums import AclOperation, ResourceType

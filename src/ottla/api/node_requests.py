@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.api.authorization import refusal
 from ottla.api.base import AnyApi, RequestContext
-from ottla.security.authorizer import audit_log, printable
+from ottla.security.grants import audit_log, printable
 from ottla.wire.apis import ApiKey
 from ottla.wire.enums import ResourceType
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
+import msgspec
+
 from ottla.errors import ApiException, ErrorCode
 from ottla.records.codecs import Compression
 from ottla.wire.enums import ConfigResourceType
@@ -28,8 +30,7 @@ ACCEPTED_CODECS: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, C
 _RETRY_AT_ONCE: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+class Client(msgspec.Struct, frozen=True):
     """Who sends metrics: one instance of a client, as its connection and its requests name it."""
 
     instance_id: bytes
@@ -52,8 +53,7 @@ class Client:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True):
     """A `client-metrics` resource."""
 
     metrics: tuple[str, ...]

@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.clock import Clock
-from ottla.coordinator.transaction.marker_manager import MarkersDone, TxnMarker
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.metadata.topic_names import OFFSETS_TOPIC
 from ottla.records.control import build_end_txn_marker
 
 if TYPE_CHECKING:
+    from ottla.coordinator.transaction.marker_manager import MarkersDone, TxnMarker
     from ottla.replica.manager import ReplicaManager
     from ottla.replica.partition import Partition
 

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from ottla.config.broker import BrokerConfig
 from ottla.log.checkpoints import read_meta_properties, write_meta_properties
@@ -27,8 +28,7 @@ DEFAULT_CONTROLLER_ENDPOINT: Final = VoterEndpoint("localhost", 9093)
 """The recorded address of a single-node cluster without a controller listener: that of Kafka's own properties."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewDirectory:
+class NewDirectory(msgspec.Struct, frozen=True):
     """A directory to be formatted."""
 
     path: str

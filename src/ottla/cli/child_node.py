@@ -13,11 +13,8 @@ from typing import Final
 
 import click
 
+from ottla.cli.in_sync_report import IN_SYNC, REPORT_IN_SYNC
 from ottla.parent_process import STOP_WITH_STDIN
-
-REPORT_IN_SYNC: Final = "OTTLA_REPORT_IN_SYNC"
-"""Set for a node that prints `IN_SYNC` on standard output when all its replicas have caught up after a start."""
-IN_SYNC: Final = "in sync"
 
 _LIVED_S: Final = 5.0
 """A node that ran for this long was no failed start."""

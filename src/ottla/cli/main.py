@@ -9,7 +9,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from ottla import __version__
-from ottla.cli.areas import by_area
 from ottla.cli.refuse import refuse
 from ottla.cli.tools import registry
 
@@ -53,11 +52,15 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """By area, and from a table: loading every command to ask it for its help would take a second."""
+        from ottla.cli.areas import by_area
+
         for title, commands in by_area(self.list_commands(ctx)):
             with formatter.section(title):
                 formatter.write_dl(commands, col_max=27)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from ottla.cli.areas import by_area
+
         helps = {name: text for _, commands in by_area(self.list_commands(ctx)) for name, text in commands}
         words = [
             CompletionItem(name, help=text) for name, text in helps.items() if name.startswith(incomplete)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla import __version__
-from ottla.cli.child_node import IN_SYNC, REPORT_IN_SYNC
 from ottla.cli.console_child import DEFAULT_CONSOLE, console_beside
 from ottla.cli.file_modes import keep_files_private
+from ottla.cli.in_sync_report import IN_SYNC, REPORT_IN_SYNC
 from ottla.cli.log_format import FORMATS, set_up_logging
 from ottla.cli.memory import keep_freed_buffers, return_free_memory
 from ottla.cli.properties_file import read_properties

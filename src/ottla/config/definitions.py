@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -48,8 +47,7 @@ _BITS: Final = {ConfigType.INT: 31, ConfigType.SHORT: 15, ConfigType.LONG: 63}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+$")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigDef:
+class ConfigDef(msgspec.Struct, frozen=True):
     """One configuration key."""
 
     name: str

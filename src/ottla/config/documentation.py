@@ -6,7 +6,7 @@ The sentences are in `documentation.tsv`. A broker reads the file when a client 
 from __future__ import annotations
 
 import functools
-from importlib import resources
+from pathlib import Path
 from typing import Final, Literal
 
 Scope = Literal["broker", "topic", "group", "client-metrics"]
@@ -32,6 +32,6 @@ def documentation(scope: Scope, name: str) -> str:
 
 @functools.cache
 def _table() -> dict[tuple[str, str], str]:
-    text = resources.files("ottla.config").joinpath(_FILE).read_text(encoding="utf-8")
+    text = Path(__file__).with_name(_FILE).read_text(encoding="utf-8")
     rows = (line.split("\t") for line in text.splitlines())
     return {(scope, name): sentence for scope, name, sentence in rows}

@@ -9,8 +9,6 @@ from ottla.config.definitions import BROKER_KEYS, OWN_KEYS, ConfigDef, UpdateMod
 from ottla.config.errors import ConfigError
 from ottla.config.providers import is_reference
 from ottla.config.synonyms import base_of_listener_key
-from ottla.credentials.errors import CredentialsError
-from ottla.credentials.jaas import parse_modules
 
 _logger = logging.getLogger(__name__)
 
@@ -74,6 +72,10 @@ def check_dynamic(name: str, value: str | None, *, per_broker: bool) -> None:
 
 def _check_login(name: str, value: str) -> None:
     """Refuse login modules that are not known: a class that a client names is never loaded, here or later."""
+    # Loaded where a login is configured at run time.
+    from ottla.credentials.errors import CredentialsError
+    from ottla.credentials.jaas import parse_modules
+
     listener, _, mechanism = name.removesuffix(_JAAS_KEY).rpartition(".")
     try:
         modules = parse_modules(value)

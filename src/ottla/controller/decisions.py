@@ -7,8 +7,9 @@ running controller knows (sessions of brokers, timers) are methods of `Controlle
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+import msgspec
 
 from ottla.controller import (
     alter_partition,
@@ -33,8 +34,7 @@ Req = TypeVar("Req", bound=WireRequest[WireResponse])
 Resp = TypeVar("Resp", bound=WireResponse)
 
 
-@dataclass(frozen=True, slots=True)
-class Requester:
+class Requester(msgspec.Struct, frozen=True):
     """Who sends a request."""
 
     principal: str = "User:ANONYMOUS"
@@ -46,8 +46,7 @@ NO_CLIENT: Final = Requester()
 """The requester of requests that come from no client."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(msgspec.Struct, frozen=True):
     """Everything besides the request that a decision may depend on."""
 
     image: MetadataImage
@@ -60,8 +59,7 @@ class Inputs:
     """The client, as its broker knows it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[Req, Resp]):
+class Decision(msgspec.Struct, Generic[Req, Resp], frozen=True):
     """How the controller answers a request."""
 
     decide: Callable[[Inputs, Req], ControllerResult[Resp]]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+import msgspec
 
 from ottla.controller.replay import Replay, ReplayState, replay
 from ottla.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
@@ -60,8 +61,7 @@ def not_controller() -> ApiException:
     return ApiException(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
 
 
-@dataclass(slots=True)
-class _Pending(Generic[R]):
+class _Pending(msgspec.Struct, Generic[R]):
     """An operation whose records are in the log up to `last_offset` but not committed yet."""
 
     last_offset: int

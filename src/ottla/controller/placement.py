@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId
@@ -16,8 +17,7 @@ from ottla.ids import BrokerId
 _NO_BROKER: Final = "All brokers are currently fenced, or all of their log directories are cordoned."
 
 
-@dataclass(frozen=True, slots=True)
-class UsableBroker:
+class UsableBroker(msgspec.Struct, frozen=True):
     """The data of a registered broker that placement needs."""
 
     id: BrokerId

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 from ottla.wire.classes import WireMessage
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayState:
+class ReplayState(msgspec.Struct, frozen=True):
     """An image, and the one to restore if the open transaction is aborted."""
 
     image: MetadataImage = EMPTY_IMAGE

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.credentials.delegation_tokens import TokenKey
 from ottla.credentials.secret import Secret
 from ottla.metadata.image import ENTITY_DEFAULT, MetadataImage
 from ottla.wire.enums import ConfigResourceType
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.credentials.delegation_tokens import TokenKey
 
 MIN_ISR_KEY: Final = "min.insync.replicas"
 CORDONED_KEY: Final = "cordoned.log.dirs"
@@ -31,7 +31,7 @@ class Settings:
         self.cluster_id = cluster_id
         self.static = static
         secret = static["delegation.token.secret.key"]
-        self.token_key = TokenKey(secret) if isinstance(secret, Secret) else None
+        self.token_key = _token_key(secret) if isinstance(secret, Secret) else None
         """The secrets of delegation tokens follow from it; None where there are none."""
         self._current = static
         self._dynamic_of_current: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
@@ -127,3 +127,10 @@ class Settings:
             image.configs.of(ConfigResourceType.BROKER, ENTITY_DEFAULT),
             image.configs.of(ConfigResourceType.BROKER, str(self.node_id)),
         )
+
+
+def _token_key(secret: Secret) -> TokenKey:
+    # Loaded where a cluster has tokens.
+    from ottla.credentials.delegation_tokens import TokenKey
+
+    return TokenKey(secret)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from ottla.clock import Clock
 from ottla.controller import configs
@@ -36,8 +37,7 @@ MAX_PARTITIONS_PER_REQUEST: Final = MAX_RECORDS_PER_OPERATION
 _USE_DEFAULT: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class _Assignment:
+class _Assignment(msgspec.Struct, frozen=True):
     """A new partition's replicas, and those that are in sync from the start."""
 
     replicas: list[BrokerId]

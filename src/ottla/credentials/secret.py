@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import re
 from typing import Final, NoReturn
 
@@ -30,6 +29,9 @@ class Secret:
 
     def matches(self, other: str) -> bool:
         """Whether the other text is equal, in a time that does not depend on where they differ."""
+        # Loaded where a secret is compared: OpenSSL's digests come with it.
+        import hmac
+
         return hmac.compare_digest(self._text.encode(), other.encode())
 
     def __eq__(self, other: object) -> bool:

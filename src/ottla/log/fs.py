@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -321,6 +320,9 @@ class OsFs:
 
     def rmtree(self, path: str) -> None:
         try:
+            # Its archive formats take milliseconds to load.
+            import shutil
+
             shutil.rmtree(path)
         except FileNotFoundError:
             return
@@ -386,8 +388,8 @@ class OsFs:
         return _OsLock(fd)
 
     def disk_usage(self, path: str) -> tuple[int, int]:
-        usage = shutil.disk_usage(path)
-        return usage.total, usage.free
+        system = os.statvfs(path)
+        return system.f_blocks * system.f_frsize, system.f_bavail * system.f_frsize
 
 
 def fallocate() -> Reserve | None:

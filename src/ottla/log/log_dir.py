@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ottla.clock import Clock
 from ottla.errors import ApiException, ErrorCode
@@ -41,8 +42,7 @@ class LogDirError(ApiException):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
-@dataclass(slots=True)
-class LogDir:
+class LogDir(msgspec.Struct):
     """A directory of logs. It is offline after an I/O error until the broker restarts."""
 
     fs: Fs
@@ -53,11 +53,11 @@ class LogDir:
     was_clean: bool = False
     """The last broker on it shut down cleanly."""
     previous_broker_epoch: int = -1
-    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
-    log_starts: dict[TopicPartition, int] = field(default_factory=dict)
-    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
+    recovery_points: dict[TopicPartition, int] = msgspec.field(default_factory=dict)
+    log_starts: dict[TopicPartition, int] = msgspec.field(default_factory=dict)
+    high_watermarks: dict[TopicPartition, int] = msgspec.field(default_factory=dict)
     """The three checkpoints as the files hold them."""
-    cleaned: dict[TopicPartition, int] = field(default_factory=dict)
+    cleaned: dict[TopicPartition, int] = msgspec.field(default_factory=dict)
     """The offsets up to which logs were compacted when the directory was loaded."""
     had_checkpoints: bool = False
     """Whether a recovery point file existed: then a broker used this directory, and it is not a copy of some logs."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
+
+import msgspec
 
 from ottla.config.topic import TopicConfig
 from ottla.log.checkpoints import read_partition_metadata, write_partition_metadata
@@ -53,15 +54,14 @@ ANYWHERE = 2**63 - 1
 _FOREIGN_DELETED = ".checkpoint" + DELETED_SUFFIX
 
 
-@dataclass(slots=True)
-class Recovered:
+class Recovered(msgspec.Struct):
     """What recovery changed, for log lines and tests."""
 
     truncated_bytes: int = 0
     recovered_segments: int = 0
     deleted_segments: int = 0
     split_segments: int = 0
-    removed_files: list[str] = field(default_factory=list)
+    removed_files: list[str] = msgspec.field(default_factory=list)
 
 
 def open_log(

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from ottla.log.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, stem
 from ottla.log.fs import Buffer, File, Fs
@@ -62,8 +63,7 @@ class SegmentSettings(NamedTuple):
     """The largest size of a segment's log file."""
 
 
-@dataclass(slots=True)
-class Scan:
+class Scan(msgspec.Struct):
     """The result of a recovery scan: everything that can be rebuilt from the batches."""
 
     size: int = 0
@@ -71,10 +71,10 @@ class Scan:
     offset_of_max: int = 0
     first_timestamp: int | None = None
     bytes_since_entry: int = 0
-    offset_entries: bytearray = field(default_factory=bytearray)
-    time_entries: bytearray = field(default_factory=bytearray)
-    aborted: list[AbortedTxn] = field(default_factory=list)
-    tail: list[BatchPosition] = field(default_factory=list)
+    offset_entries: bytearray = msgspec.field(default_factory=bytearray)
+    time_entries: bytearray = msgspec.field(default_factory=bytearray)
+    aborted: list[AbortedTxn] = msgspec.field(default_factory=list)
+    tail: list[BatchPosition] = msgspec.field(default_factory=list)
     """The last batches, more than the tail keeps."""
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from ottla.broker.services import Broker, Node
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from ottla.net.watchdog import LoopWatchdog
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(msgspec.Struct, frozen=True):
     """The parts of a running node."""
 
     node: Node

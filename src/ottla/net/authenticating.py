@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import ErrorCode
 from ottla.limits import DECODE_AMPLIFICATION, UNAUTHENTICATED_DECODE_BYTES
 from ottla.net.request import Request
-from ottla.security.authorizer import printable
+from ottla.security.grants import printable
 from ottla.security.principal import Principal
 from ottla.security.sasl.exchange import IllegalState, SaslExchange, State, UnsupportedMechanism
 from ottla.security.sasl.mechanism import SaslFailed

@@ -10,15 +10,16 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol, cast
 
-from ottla.counters import MAX_VERSION, ListenerCounters
+import msgspec
+
+from ottla.counters import ListenerCounters
 from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
 from ottla.net.buffers import FIRST_GROWTH_BYTES, GROWTH, ReceiveBuffers
 from ottla.net.request import Request
-from ottla.security.authorizer import Grants
+from ottla.security.grants import Grants
 from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
@@ -41,8 +42,7 @@ _SECONDS_PER_TURN = 0.01
 """The same limit in time, however small the requests."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientInfo:
+class ClientInfo(msgspec.Struct, frozen=True):
     """The client at the other end of a connection, and the listener that accepted it."""
 
     connection_id: str
@@ -173,12 +173,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def authenticated(self, principal: str, *, by_token: bool = False) -> None:
         """From the next request on the client speaks for this principal."""
-        self.client = replace(self.client, principal=principal, token_authenticated=by_token)
+        self.client = msgspec.structs.replace(self.client, principal=principal, token_authenticated=by_token)
         self.known_grants = None
 
     def certified(self, node_ids: frozenset[int]) -> None:
         """The client has shown a certificate that names these nodes."""
-        self.client = replace(self.client, node_ids=node_ids)
+        self.client = msgspec.structs.replace(self.client, node_ids=node_ids)
 
     @property
     def grants(self) -> Grants:
@@ -316,7 +316,7 @@ class Connection(asyncio.BufferedProtocol):
                 counters.responses += 1
                 counters.bytes_out += head.size
             counted = head.counters
-            counted.versions[head.version if head.version < MAX_VERSION else MAX_VERSION] += 1
+            counted.versions[head.version] += 1
             counted.total.add(now - head.received_at)
             if head.began:
                 head.note_parts(now, self.monotonic())

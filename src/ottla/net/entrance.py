@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from ottla.net.failed_logins import FailedLogins
 from ottla.net.handshake_turns import HandshakeTurns
 from ottla.net.newcomers import Newcomers, max_unauthenticated
-from ottla.security.authorizer import printable
+from ottla.security.grants import printable
 
 if TYPE_CHECKING:
     from ottla.clock import Clock

@@ -10,8 +10,9 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ottla.clock import Clock, Timer
 from ottla.counters import ListenerCounters
@@ -35,8 +36,7 @@ _RETRY_ACCEPT_S = 1.0
 _WARN_FULL_EACH_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerSettings:
+class ListenerSettings(msgspec.Struct, frozen=True):
     """The configuration of one listener."""
 
     name: str

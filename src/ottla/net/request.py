@@ -21,7 +21,7 @@ from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from ottla.net.connection import Connection
-    from ottla.security.authorizer import Grants
+    from ottla.security.grants import Grants
 
 
 _logger = logging.getLogger(__name__)

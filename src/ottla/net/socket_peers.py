@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from ottla.counters import NodeCounters
 from ottla.net.connecting import Connect, ConnectFailed, connect_socket
@@ -23,8 +24,7 @@ _LOOK_AGAIN_S: Final = 0.005
 _PROBE_S: Final = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class PeerSettings:
+class PeerSettings(msgspec.Struct, frozen=True):
     """The settings of connections to other nodes."""
 
     setup_timeout_s: float = 10.0

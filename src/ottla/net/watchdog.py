@@ -12,8 +12,9 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict
+
+import msgspec
 
 from ottla.counters import Histogram
 
@@ -32,16 +33,14 @@ _KEPT_STACKS: Final = 50
 _MAX_FRAMES: Final = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(msgspec.Struct, frozen=True):
     """The loop was blocked for `seconds` until `at`, on the monotonic clock."""
 
     at: float
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class StallStack:
+class StallStack(msgspec.Struct, frozen=True):
     """What the event loop was doing while it was held up, at `at_ms` since the epoch."""
 
     at_ms: int

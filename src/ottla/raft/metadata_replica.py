@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from ottla.clock import Clock
 from ottla.counters import QuorumCounters
@@ -48,8 +49,7 @@ _SHARED_BYTES: Final = 8 << 20
 """At start, a log up to this size is decoded once and kept in memory while the listeners read it."""
 
 
-@dataclass(slots=True)
-class _Pending:
+class _Pending(msgspec.Struct):
     batch: CommittedBatch
     on_commit: OnCommit | None
     appended_at: float

@@ -24,9 +24,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from ottla.ids import BrokerId
 from ottla.raft.messages import (
@@ -78,8 +79,7 @@ TRANSITIONS: Final[dict[RaftState, frozenset[RaftState]]] = {
 """The table above."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeConfig:
+class NodeConfig(msgspec.Struct, frozen=True):
     """Kafka's `controller.quorum.*` timeouts."""
 
     election_timeout_ms: int = 1_000

@@ -6,8 +6,9 @@ A fetch without new data waits for an append, for a higher high watermark, or fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+import msgspec
 
 from ottla.clock import Timer
 from ottla.errors import ApiException, ErrorCode
@@ -40,8 +41,7 @@ _MAX_DELAYED: Final = 10_000
 """Fetches that may wait at a time; one more is answered at once."""
 
 
-@dataclass(eq=False, slots=True)
-class _DelayedFetch:
+class _DelayedFetch(msgspec.Struct, eq=False):
     partition: messages.FetchRequest.FetchPartition
     max_bytes: int
     epoch: int

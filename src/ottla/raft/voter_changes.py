@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from ottla.clock import Timer
 from ottla.errors import ApiException, ErrorCode
@@ -44,8 +45,7 @@ _CAUGHT_UP_MS: Final = 3_600_000
 _KRAFT_VERSION: Final = "kraft.version"
 
 
-@dataclass(eq=False, slots=True)
-class _Change:
+class _Change(msgspec.Struct, eq=False):
     finish: Finish
     offset: int | None = None
     """The offset of its record when it is written."""

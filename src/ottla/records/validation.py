@@ -13,9 +13,10 @@ In all other cases the header's highest timestamp is trusted, since the producer
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntFlag, auto
 from typing import Final, Protocol
+
+import msgspec
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.limits import MAX_RECORD_ERRORS, MAX_UNPACKED_PRODUCE_BYTES
@@ -76,8 +77,7 @@ class TopicSettings(Protocol):
     def message_timestamp_after_max_ms(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ProducePolicy:
+class ProducePolicy(msgspec.Struct, frozen=True):
     """A topic's settings in the form that the hot path reads, built once per change of the configuration."""
 
     max_message_bytes: int
@@ -134,8 +134,7 @@ class Pending(IntFlag):
 _NOTHING: Final = Pending(0)
 
 
-@dataclass(slots=True)
-class ValidatedBatch:
+class ValidatedBatch(msgspec.Struct):
     """One batch to append: as it arrived (a view), or with a changed header or body."""
 
     header: BatchHeader
@@ -205,7 +204,7 @@ def validate_produce(
         if not check_crc(buf, 0, header):
             raise CorruptBatchError(f"the batch does not match its checksum of {header.crc:#010x}")
         _check_producer_fields(header)
-    batch = ValidatedBatch(header, memoryview(buf)[:size], policy, now_ms)
+    view = memoryview(buf)[:size]
     pending = _NOTHING
     if policy.codec is not None and policy.codec != codec and not attributes & CONTROL_FLAG:
         pending |= Pending.CODEC
@@ -215,15 +214,16 @@ def validate_produce(
         pending |= Pending.TIMESTAMPS
     elif policy.timestamp_type == LOG_APPEND_TIME:
         if not pending:
+            batch = ValidatedBatch(header, view, policy, now_ms)
             _restamp(batch, now_ms)
+            return batch
     elif (
         header.max_timestamp > now_ms + policy.after_max_ms
         or header.max_timestamp < header.base_timestamp
         or policy.before_max_ms != _UNBOUNDED
     ):
         pending |= Pending.TIMESTAMPS
-    batch.pending = pending
-    return batch
+    return ValidatedBatch(header, view, policy, now_ms, pending)
 
 
 def finish(batch: ValidatedBatch, max_output: int = MAX_UNPACKED_PRODUCE_BYTES) -> ValidatedBatch:

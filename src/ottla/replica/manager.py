@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ottla.clock import Clock, Timer
 from ottla.config.topic import TopicConfig
@@ -55,8 +56,7 @@ _Topic = dict[int, Partition]
 _NONE: _Topic = {}
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterLink:
+class ClusterLink(msgspec.Struct, frozen=True):
     """How this broker's replicas reach the other nodes."""
 
     peers: Peers

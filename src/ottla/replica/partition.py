@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ottla.clock import Clock
 from ottla.counters import ReplicaCounters, TopicCounters
@@ -39,8 +40,7 @@ _logger = logging.getLogger(__name__)
 ACKS_ALL = -1
 
 
-@dataclass(slots=True)
-class PartitionHost:
+class PartitionHost(msgspec.Struct):
     """What partitions need from the broker that hosts them."""
 
     node_id: BrokerId
@@ -53,8 +53,8 @@ class PartitionHost:
     alive: Callable[[BrokerId], bool]
     """Whether a broker is registered and not fenced."""
     max_lag_ms: Callable[[], float]
-    counters: ReplicaCounters = field(default_factory=ReplicaCounters)
-    counters_of: Callable[[TopicName], TopicCounters] = field(default=lambda topic: TopicCounters())
+    counters: ReplicaCounters = msgspec.field(default_factory=ReplicaCounters)
+    counters_of: Callable[[TopicName], TopicCounters] = msgspec.field(default=lambda topic: TopicCounters())
     """The counters that the partitions of a topic share."""
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId, TopicName
+from ottla.wire.enums import OffsetSpec
 from ottla.wire.messages import FetchRequest, ListOffsetsRequest
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ Key = tuple[bytes, int]
 Bounds = dict[tuple[str, int], "FetchState"]
 """The partitions whose bounds were requested, by topic name and index."""
 
-EARLIEST: Final = -2
-LATEST: Final = -1
 FIRST_BACKOFF_MS: Final = 20
 """The first back-off after an error. Most errors end when the metadata has reached the other broker."""
 
@@ -399,7 +398,7 @@ class ReplicaFetcher:
             if log is None or result.error_code:
                 self.bounds_failed([followed], now_ms)
                 return
-            if timestamp == LATEST:
+            if timestamp == OffsetSpec.LATEST:
                 if result.offset >= log.log_end_offset:
                     return
                 _logger.warning("%s: truncated to its leader's end, %d", log.topic_partition, result.offset)

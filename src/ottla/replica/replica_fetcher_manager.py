@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final
 from ottla.clock import Clock, Timer
 from ottla.errors import ErrorCode
 from ottla.peers import Endpoint, Peer, PeerFailure, Peers
-from ottla.replica.replica_fetcher import EARLIEST, LATEST, Bounds, ReplicaFetcher
+from ottla.wire.enums import OffsetSpec
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.ids import BrokerId
     from ottla.log.write_gate import WriteGate
     from ottla.replica.partition import Partition
+    from ottla.replica.replica_fetcher import Bounds, ReplicaFetcher
     from ottla.replica.throttle import ReplicationThrottle
     from ottla.wire.messages import FetchResponse, ListOffsetsResponse
 
@@ -106,7 +107,7 @@ class LeaderConnection:
         now_ms = self._now_ms()
         self._wake_at(fetcher.wake(now_ms), now_ms)
         if fetcher.out_of_range and not self._bounds_requested:
-            self._request_bounds(LATEST)
+            self._request_bounds(OffsetSpec.LATEST)
         if (self._in_flight == 0 and fetcher.has_work) or (
             self._in_flight < _MAX_IN_FLIGHT and fetcher.has_changes
         ):
@@ -195,8 +196,8 @@ class LeaderConnection:
             return
         self.fetcher.bounds_answered(asked, response, timestamp, self._now_ms())
         left = [each for each in asked.values() if self.fetcher.out_of_range.get(each.key) is each]
-        if left and timestamp == LATEST:
-            self._request_bounds(EARLIEST)
+        if left and timestamp == OffsetSpec.LATEST:
+            self._request_bounds(OffsetSpec.EARLIEST)
         elif left:
             self.fetcher.bounds_failed(left, self._now_ms())
         self._pump()
@@ -335,6 +336,9 @@ class ReplicaFetcherManager:
         endpoint = self._endpoint_of(leader)
         if endpoint is None:
             return None
+        # Loaded where this broker follows another one.
+        from ottla.replica.replica_fetcher import ReplicaFetcher
+
         config = self._config
         max_backoff_ms = config.int("replica.fetch.backoff.ms")
         fetcher = ReplicaFetcher(

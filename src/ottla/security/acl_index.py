@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.metadata.image import AclEntry
+from ottla.security.grants import EVERY_OPERATION, WILDCARD, normal_host
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType
 
-WILDCARD: Final = "*"
 WILDCARD_PRINCIPAL: Final = "User:*"
-EVERY_OPERATION: Final = sum(1 << operation for operation in AclOperation if operation > AclOperation.ALL)
 
 _IMPLIES_DESCRIBE: Final = (
     AclOperation.READ,
@@ -72,19 +71,6 @@ def _with_implied(mask: int) -> int:
 _DENIED: Final = {int(each): _mask(each) for each in AclOperation}
 _ALLOWED: Final = {int(each): _with_implied(_mask(each)) for each in AclOperation}
 """The masks of each operation of an ACL."""
-
-
-def normal_host(host: str) -> str:
-    """One text for each address: Java writes IPv6 in full, Python shortened."""
-    if host == WILDCARD:
-        return host
-    # Loaded where there is an authorizer: it takes 3 ms of a node's start.
-    import ipaddress
-
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        return host
 
 
 class _OfType:

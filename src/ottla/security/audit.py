@@ -18,7 +18,6 @@ from ottla.config.errors import ConfigError
 
 if TYPE_CHECKING:
     from ottla.clock import Clock
-    from ottla.config.broker import BrokerConfig
 
 _logger = logging.getLogger(__name__)
 
@@ -101,12 +100,6 @@ class AuditFile:
         """Write what waits, after the executor has ended."""
         self._write()
         os.close(self._descriptor)
-
-
-def open_audit(config: BrokerConfig, clock: Clock, executor: Executor) -> AuditFile | None:
-    """The file that `ottla.audit.log.file` names, if it does. Raises ConfigError."""
-    path = config.static.get(KEY, "").strip()
-    return AuditFile(path, clock, executor) if path else None
 
 
 def _line(now_ms: int, fields: Mapping[str, Detail]) -> str:

@@ -8,56 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import AclEntry
-from ottla.security.acl_index import EVERY_OPERATION, AclIndex, normal_host
+from ottla.security.acl_index import AclIndex
 from ottla.security.audit import AuditFile
+from ottla.security.grants import EVERY_OPERATION, Action, Grants, audit_log, printable
 from ottla.wire import schema
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
-CLASS_NAME: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 MAX_GRANTS_PER_SESSION: Final = 4096
 TRACE: Final = 5
 """The level of filters and of authorized_operations, as in log4j."""
-
-audit_log = logging.getLogger("kafka.authorizer.logger")
-
-
-class Action(NamedTuple):
-    """What is to be done with which resource."""
-
-    operation: AclOperation
-    kind: ResourceType
-    name: str
-    references: int = 1
-    """How often the request refers to the resource, for the audit log."""
-    log_denied: bool = True
-    """False for filters and authorized_operations: nothing was asked for that is refused."""
-
-
-class Grants:
-    """What a session may do, by resource, as long as the ACLs do not change.
-
-    `internal` is for requests of this process to itself: they may do everything, and no peer can send one.
-    """
-
-    __slots__ = ("generation", "host", "internal", "masks", "principal")
-
-    def __init__(self, principal: str, host: str, *, internal: bool = False) -> None:
-        self.principal = principal
-        self.host = normal_host(host)
-        self.internal = internal
-        self.generation = -1
-        self.masks: tuple[dict[str, int], ...] = tuple({} for _ in ResourceType)
-        """By the code of the type, then by name: enums as keys of a dict would cost more than the rest of a check."""
-
-    def forget(self, generation: int) -> None:
-        """The ACLs have changed."""
-        self.generation = generation
-        for each in self.masks:
-            each.clear()
 
 
 class Authorizer:
@@ -189,9 +152,3 @@ _KINDS: Final = {
 
 def _request_name(api_key: int) -> str:
     return schema.api_message_names()["request", api_key].removesuffix("Request")
-
-
-def printable(text: str, limit: int = 256) -> str:
-    """A peer's text for a log line: one line, no control characters, not longer than the limit."""
-    cut = text[:limit]
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in cut)

@@ -8,8 +8,9 @@ id must come from that node, on a listener that serves nodes. Connections withou
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import Listener, SecurityProtocol
@@ -27,8 +28,7 @@ NOBODY: Final[frozenset[int]] = frozenset()
 _MODES: Final = ("ifpresent", "required")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeIdentity:
+class NodeIdentity(msgspec.Struct, frozen=True):
     """A node's rule for the ids of other nodes."""
 
     required: bool

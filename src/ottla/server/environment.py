@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from ottla.broker.services import Node
 from ottla.clock import Clock, SystemClock
@@ -59,15 +60,14 @@ def _threads() -> Executor:
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="ottla")
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(msgspec.Struct, frozen=True):
     """The real machine by default."""
 
-    clock: Clock = field(default_factory=SystemClock)
-    fs: Fs = field(default_factory=OsFs)
-    executor: Executor = field(default_factory=_threads)
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    fs: Fs = msgspec.field(default_factory=OsFs)
+    executor: Executor = msgspec.field(default_factory=_threads)
     """The node shuts it down when it stops."""
-    page_cache: Probe | None = field(default_factory=page_cache_probe)
+    page_cache: Probe | None = msgspec.field(default_factory=page_cache_probe)
     """Reads how much of the page cache waits for the disk; None on systems that do not report it."""
     cleaner_threads: MakeThreads = make_threads
     connect: Connect = connect_socket

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.server.http_endpoint import LISTEN, HttpEndpoint
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ottla.broker.services import Broker
@@ -13,8 +11,10 @@ if TYPE_CHECKING:
     from ottla.metrics.collect import Collector
     from ottla.metrics.otlp import OtlpReporter, OtlpSender
     from ottla.metrics.sources import Sources
+    from ottla.server.http_endpoint import HttpEndpoint
 
-_OTLP: str = "ottla.otlp.endpoint"
+_HTTP: Final = "ottla.http.listen"
+_OTLP: Final = "ottla.otlp.endpoint"
 
 
 class Monitoring:
@@ -23,7 +23,11 @@ class Monitoring:
     def __init__(self, config: BrokerConfig, *, guarded: bool) -> None:
         """`guarded`: there is an authorizer, so that not everyone may see everything."""
         self._config = config
-        self.http = HttpEndpoint(config, guarded=guarded) if config.opt_str(LISTEN) else None
+        self.http: HttpEndpoint | None = None
+        if config.opt_str(_HTTP):
+            from ottla.server.http_endpoint import HttpEndpoint
+
+            self.http = HttpEndpoint(config, guarded=guarded)
         self._collector: Collector | None = None
         self._clients: ClientMetrics | None = None
         self._sender: OtlpSender | None = None

@@ -33,7 +33,6 @@ from ottla.metrics.sources import Sources
 from ottla.net.socket_peers import SocketPeers
 from ottla.net.watchdog import StackWatch
 from ottla.raft.driver import RaftDriver
-from ottla.security.audit import open_audit
 from ottla.security.node_identity import NodeIdentity
 from ottla.security.profile import check_profile, report
 from ottla.server.broker_role import make_broker, make_lifecycle, topic_configs
@@ -45,7 +44,7 @@ from ottla.server.peer_security import peer_security
 from ottla.server.publishers import broker_publishers, node_publishers
 from ottla.server.quorum import make_loader, make_raft, peer_settings
 from ottla.server.quotas import make_quotas, quotas_publisher
-from ottla.server.security import authorizer_publisher, make_authorizer
+from ottla.server.security import authorizer_publisher, make_authorizer, open_audit
 from ottla.server.tls_reload import TlsReloader
 
 _logger = logging.getLogger(__name__)

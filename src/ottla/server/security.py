@@ -1,20 +1,26 @@
-"""The authorizer of a node: made from the configuration, kept up to date with the metadata."""
+"""The authorizer and the audit file of a node, as far as they are configured. The authorizer follows the metadata."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Final
 
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import Listener
-from ottla.security.authorizer import CLASS_NAME, Authorizer
 from ottla.security.node_identity import is_anonymous
 from ottla.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
+    from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
     from ottla.metadata.publisher import Publisher
+    from ottla.security.audit import AuditFile
+    from ottla.security.authorizer import Authorizer
+
+_AUDIT_KEY: Final = "ottla.audit.log.file"
+_STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 def make_authorizer(config: BrokerConfig) -> Authorizer | None:
@@ -22,8 +28,11 @@ def make_authorizer(config: BrokerConfig) -> Authorizer | None:
     name = config.str("authorizer.class.name").strip()
     if not name:
         return None
-    if name != CLASS_NAME:
-        raise ConfigError.bad_value("authorizer.class.name", name, CLASS_NAME)
+    if name != _STANDARD_AUTHORIZER:
+        raise ConfigError.bad_value("authorizer.class.name", name, _STANDARD_AUTHORIZER)
+    # Most nodes of a developer have none.
+    from ottla.security.authorizer import Authorizer
+
     super_users = config.static.get("super.users", "")
     everyone = config.static.get("allow.everyone.if.no.acl.found", "false").strip().lower() == "true"
     try:
@@ -61,3 +70,13 @@ def authorizer_publisher(authorizer: Authorizer) -> Publisher:
         authorizer.complete_loading()
 
     return publish
+
+
+def open_audit(config: BrokerConfig, clock: Clock, executor: Executor) -> AuditFile | None:
+    """The file that `ottla.audit.log.file` names, if it does. Raises ConfigError."""
+    path = config.static.get(_AUDIT_KEY, "").strip()
+    if not path:
+        return None
+    from ottla.security.audit import AuditFile
+
+    return AuditFile(path, clock, executor)

@@ -129,15 +129,25 @@ class _RawStruct(msgspec.Struct, rename="camel", gc=False):
     fields: list[_RawField]
 
 
-class _RawMessage(msgspec.Struct, rename="camel", gc=False):
+class _Heading(msgspec.Struct, rename="camel", gc=False):
     name: str
     type: str
     module: str
     valid_versions: str
     flexible_versions: str = "none"
     api_key: int | None = None
+
+
+class _Body(msgspec.Struct, rename="camel", gc=False):
     fields: list[_RawField] = []
     common_structs: list[_RawStruct] = []
+
+
+class _Row(NamedTuple):
+    """A message of the file. Its fields are read when its schema is first used: a node uses half of the messages."""
+
+    heading: _Heading
+    line: bytes
 
 
 _BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -149,10 +159,11 @@ def snake_case(name: str) -> str:
 
 
 @cache
-def _table() -> dict[str, _RawMessage]:
-    raw = Path(__file__).with_name("schemas.jsonl").read_bytes()
-    rows = msgspec.json.Decoder(_RawMessage).decode_lines(raw)
-    return {row.name: row for row in rows}
+def _table() -> dict[str, _Row]:
+    heading = msgspec.json.Decoder(_Heading)
+    lines = Path(__file__).with_name("schemas.jsonl").read_bytes().splitlines()
+    rows = (_Row(heading.decode(line), line) for line in lines)
+    return {row.heading.name: row for row in rows}
 
 
 @cache
@@ -166,7 +177,7 @@ def api_message_names() -> dict[tuple[str, int], str]:
     """The name of the request and the response of each API, by kind and API key."""
     return {
         (row.type, row.api_key): row.name
-        for row in _table().values()
+        for row, _ in _table().values()
         if row.type in ("request", "response") and row.api_key is not None
     }
 
@@ -174,24 +185,25 @@ def api_message_names() -> dict[tuple[str, int], str]:
 @cache
 def first_flexible(name: str) -> int:
     """The first version with compact lengths and tagged fields; `NEVER` if there is none."""
-    return Versions.parse(_table()[name].flexible_versions).first
+    return Versions.parse(_table()[name].heading.flexible_versions).first
 
 
 @cache
 def message(name: str) -> Message:
     """The schema of one message. KeyError if there is none of that name."""
-    row = _table()[name]
+    row, line = _table()[name]
+    body = msgspec.json.decode(line, type=_Body)
     structs: dict[str, Struct] = {}
-    declared = {common.name: common.fields for common in row.common_structs}
-    _collect(row.fields, declared)
-    for common in row.common_structs:
+    declared = {common.name: common.fields for common in body.common_structs}
+    _collect(body.fields, declared)
+    for common in body.common_structs:
         _collect(common.fields, declared)
     for struct_name in declared:
         structs[struct_name] = Struct(struct_name)
     for struct_name, fields in declared.items():
         structs[struct_name].fields = tuple(_field(raw, structs) for raw in fields)
     root = Struct(name)
-    root.fields = tuple(_field(raw, structs) for raw in row.fields)
+    root.fields = tuple(_field(raw, structs) for raw in body.fields)
     return Message(
         name=name,
         api_key=row.api_key,

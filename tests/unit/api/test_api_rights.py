@@ -13,7 +13,8 @@ from ottla.api.authorization import check
 from ottla.api.base import BY_HANDLER, NOTHING, Api
 from ottla.api.registry import supported
 from ottla.errors import ApiException, ErrorCode
-from ottla.security.authorizer import Authorizer, Grants
+from ottla.security.authorizer import Authorizer
+from ottla.security.grants import Grants
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 

@@ -92,10 +92,11 @@ def test_a_reader_keeps_its_descriptor_while_the_file_is_closed(tmp_path: Path) 
 
     def read() -> None:
         while not stop.is_set():
+            reading = current[0]
             try:
-                assert bytes(current[0].pread(4096, 0)) == b"x" * 4096
+                assert bytes(reading.pread(4096, 0)) == b"x" * 4096
             except OSError as e:
-                if e.errno != errno.EBADF or current[0]._fd is None:  # type: ignore[attr-defined]
+                if e.errno != errno.EBADF or reading._fd is None:  # type: ignore[attr-defined]
                     continue
                 failures.append(e)
 

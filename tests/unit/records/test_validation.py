@@ -1,7 +1,6 @@
 """A producer's batch is taken as it is, changed as the topic asks, or refused with Kafka's code for the reason."""
 
-import dataclasses
-
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +41,7 @@ POLICY = ProducePolicy(
 
 
 def policy(**changes):
-    return dataclasses.replace(POLICY, **changes)
+    return msgspec.structs.replace(POLICY, **changes)
 
 
 def batch(*timestamps, keys=True, **fields):

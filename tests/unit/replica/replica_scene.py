@@ -28,7 +28,7 @@ from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ClusterLink, ReplicaManager
 from ottla.replica.offload import Offloader
 from ottla.replica.producer_ids import ProducerIds
-from ottla.security.authorizer import Grants
+from ottla.security.grants import Grants
 from ottla.security.node_identity import NodeIdentity
 from ottla.testing.memfs import MemFs
 from ottla.testing.memory_peers import MemoryNetwork

@@ -12,7 +12,8 @@ import pytest
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
-from ottla.security.audit import MAX_DENIALS_PER_SECOND, MAX_WAITING_LINES, AuditFile, open_audit
+from ottla.security.audit import MAX_DENIALS_PER_SECOND, MAX_WAITING_LINES, AuditFile
+from ottla.server.security import open_audit
 from ottla.testing.virtual_clock import VirtualClock
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ottla.errors import ApiException
 from ottla.metadata.image import AclEntry
-from ottla.security.acl_index import EVERY_OPERATION
-from ottla.security.authorizer import Action, Authorizer, Grants, printable
+from ottla.security.authorizer import Authorizer
+from ottla.security.grants import EVERY_OPERATION, Action, Grants, printable
 from ottla.wire.apis import ApiKey
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 

@@ -84,6 +84,7 @@ def _append(
     topics: list[ProduceResponse.TopicProduceResponse] = []
     response = ProduceResponse(responses=topics)
     pending: PendingProduce | None = None
+    failed = False
     denied: Collection[str | bytes] = ()
     if broker.authorizer is not None:
         asked = [topic.topic_id if by_id else topic.name for topic in request.topic_data]
@@ -106,6 +107,7 @@ def _append(
                 guard = guards.get((key, index)) if guards else None
                 result = partition.append(data.records or b"", acks, now_ms, version, guard)
             except ApiException as error:
+                failed = True
                 answers.append(_failed(index, error))
                 if partition is not None:
                     count_failure(partition.counters, error, data.records)
@@ -133,7 +135,9 @@ def _append(
                 pending.secure(partition, result, answer)
             else:
                 pending.append_later(partition, result, answer, guard)
-    return _finish(broker, ctx, acks, response) if pending is None else pending.start()
+    if pending is not None:
+        return pending.start()
+    return _finish(broker, ctx, acks, response) if failed or acks == 0 else response
 
 
 def _transactional_refusal(

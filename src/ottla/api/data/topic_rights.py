@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ottla.api.authorization import refusal
-from ottla.security.authorizer import Action
+from ottla.security.grants import Action
 from ottla.wire.enums import AclOperation, ResourceType
 
 if TYPE_CHECKING:

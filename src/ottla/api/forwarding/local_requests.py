@@ -11,7 +11,7 @@ from ottla.api.authorization import check
 from ottla.api.base import UNEXPECTED, AnyApi, Outcome, RequestContext
 from ottla.api.node_requests import check_sender
 from ottla.errors import ApiException
-from ottla.security.authorizer import Grants
+from ottla.security.grants import Grants
 from ottla.wire.apis import ApiKey
 
 if TYPE_CHECKING:

@@ -2,26 +2,23 @@
 
 The event loop only decides and swaps; threads read, filter and write. A log that changed meanwhile (truncation,
 deletion, retention) keeps its segments and is tried again later. A log that cannot be cleaned is skipped until the
-broker restarts; the broker logs the reason.
+broker restarts; the broker logs the reason. What cleans is loaded, in a thread, for the first compacted log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import msgspec
 
 from ottla.clock import Clock, Timer
 from ottla.errors import ApiException
 from ottla.log.checkpoints import read_offsets, write_offsets
-from ottla.log.cleaner.batch_filter import FilterStats, LastRecord
-from ottla.log.cleaner.compaction import CleanedGroup, Plan, clean_group, discard, make_plan
-from ottla.log.cleaner.offset_map import OffsetMap
-from ottla.log.cleaner.selection import LogToClean, Selection, select
 from ottla.log.cleaner.throttler import CleaningAbortedError, Throttler
 from ottla.log.files import CLEANER_OFFSET_FILE
 from ottla.log.fs import Fs
@@ -29,6 +26,9 @@ from ottla.log.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.log.cleaner.batch_filter import LastRecord
+    from ottla.log.cleaner.compaction import CleanedGroup, Plan
+    from ottla.log.cleaner.selection import LogToClean, Selection
     from ottla.log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
@@ -42,8 +42,7 @@ class Offload(Protocol):
     def __call__(self, work: Callable[[], _T], done: Callable[[Future[_T]], None]) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerConfig:
+class CleanerConfig(msgspec.Struct, frozen=True):
     """The broker's `log.cleaner.*` keys."""
 
     enable: bool = True
@@ -73,8 +72,7 @@ def make_threads(count: int) -> Executor:
     return ThreadPoolExecutor(count, thread_name_prefix="log-cleaner")
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(msgspec.Struct):
     """A running cleaning."""
 
     target: LogToClean
@@ -114,8 +112,6 @@ class LogCleaner:
         self._timer: Timer | None = None
         self._stopped = False
         self.uncleanable: set[TopicPartition] = set()
-        self.last_stats = FilterStats()
-        """The statistics of the last segment that was swapped in."""
 
     # -- lifecycle -----------------------------------------------------------------------------------------
 
@@ -172,7 +168,7 @@ class LogCleaner:
             return
         self._selecting = True
         known = {tp: offset for offsets in self._checkpoints.values() for tp, offset in offsets.items()}
-        self._submit(partial(select, logs, known, self._clock.now_ms()), self._on_selected)
+        self._submit(partial(_select, logs, known, self._clock.now_ms()), self._on_selected)
 
     def _is_candidate(self, tp: TopicPartition, log: PartitionLog) -> bool:
         return (
@@ -197,6 +193,9 @@ class LogCleaner:
         if target is None:
             self._wait()
             return
+        from ottla.log.cleaner.compaction import make_plan
+        from ottla.log.cleaner.offset_map import OffsetMap
+
         share = self._config.threads
         run = _Run(target, Throttler(self._clock, self._config.max_bytes_per_second / share))
         self._runs[target.log.topic_partition] = run
@@ -220,6 +219,8 @@ class LogCleaner:
             self._set_checkpoint(run.target.log.topic_partition, plan.end_offset)
             self._end(run, cleaned=True)
             return
+        from ottla.log.cleaner.compaction import clean_group
+
         group = plan.groups[run.next_group]
         run.next_group += 1
         producers = last_records(run.target.log)
@@ -236,6 +237,8 @@ class LogCleaner:
             self._give_up(run, error)
             return
         if self._stopped or not self._still_valid(plan, cleaned):
+            from ottla.log.cleaner.compaction import discard
+
             self._submit(partial(discard, self._fs, cleaned.segment), lambda future: future.result())
             self._end(run)
             return
@@ -249,7 +252,6 @@ class LogCleaner:
         except ApiException as error:
             self._give_up(run, error)
             return
-        self.last_stats = cleaned.stats
 
         def swapped(future: Future[None]) -> None:
             if self._logs.get(log.topic_partition) is not log:
@@ -349,8 +351,20 @@ class LogCleaner:
             self._save(directory)
 
 
+def _select(
+    logs: Sequence[PartitionLog], checkpoints: Mapping[TopicPartition, int], now_ms: int
+) -> Selection:
+    """Runs in a thread, which also loads what the cleaning of the selected log needs."""
+    import ottla.log.cleaner.compaction  # noqa: F401
+    from ottla.log.cleaner.selection import select
+
+    return select(logs, checkpoints, now_ms)
+
+
 def last_records(log: PartitionLog) -> dict[int, LastRecord]:
     """Return the batches that must stay, even without records, for active producers."""
+    from ottla.log.cleaner.batch_filter import LastRecord
+
     return {
         producer_id: LastRecord(state.batches[-1].last_offset if state.batches else -1, state.epoch)
         for producer_id, state in log.producers.active.items()

@@ -6,8 +6,9 @@ Clients choose their ids. So measures without use for an hour go, and no more th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.limits import MAX_QUOTA_MEASURES
@@ -31,8 +32,7 @@ _KEPT_AFTER_SWEEP: Final = 9 / 10
 _RATES: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaWindows:
+class QuotaWindows(msgspec.Struct, frozen=True):
     """How many samples of which length rates are measured over."""
 
     samples: int = 11
