@@ -22,11 +22,8 @@ from ottla.connect.config.secrets import secrets_of
 from ottla.connect.config.worker import WorkerConfig
 from ottla.connect.failures import ConnectError
 from ottla.connect.herder import Herder
-from ottla.connect.run.chain import ChainSpec
 from ottla.connect.run.context import RunContext, StopSignal
 from ottla.connect.run.runner import Backoff, ConnectorRunner, Prepared, Run
-from ottla.connect.run.sink import SinkRun
-from ottla.connect.run.source import SourceRun
 from ottla.connect.spi import Connector, ReadLimit, SinkConnector, SourceConnector
 from ottla.connect.state import STOPPED, Change, Status
 from ottla.connect.stores import OffsetStore, TopicOffsetStore
@@ -213,6 +210,10 @@ class Supervisor:
         self.publish_tasks(name, raw, connector)
         context = self._context(name, config, values, connector)
         context.stopping = stopping
+        # Arrow takes a third of a worker's memory: one without connectors does without it.
+        from ottla.connect.run.sink import SinkRun
+        from ottla.connect.run.source import SourceRun
+
         if isinstance(connector, SourceConnector):
             context.offsets = self._store_of(config)
             own = connector.own_run(context)
@@ -260,6 +261,8 @@ class Supervisor:
     def _context(
         self, name: str, config: dict[str, str], values: ConfigValues, connector: Connector
     ) -> RunContext:
+        from ottla.connect.run.chain import ChainSpec
+
         worker = self._config
         with self._backing.lock:
             fence = self._backing.state.fencing.get(name, 0)

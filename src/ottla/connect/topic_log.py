@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
-
 from ottla.admin.cluster import Cluster
 from ottla.admin.errors import raise_for
 from ottla.admin.settings import ClusterSettings
@@ -24,7 +21,6 @@ from ottla.connect.failures import ConnectError
 from ottla.connect.formats import Entry
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId, TopicName
-from ottla.pipeline.columns import encode_sections
 from ottla.pipeline.writer import BatchWriter, Place
 from ottla.records.batch import BatchHeader, iter_batches, iter_records
 from ottla.records.control import ControlType, parse_control_type
@@ -230,6 +226,11 @@ class TopicLog:
 
 def append(writer: BatchWriter, topic: str, partitions: int, entries: Iterable[Entry]) -> None:
     """Gives entries to a writer, each for the partition of its key."""
+    import numpy as np
+    import pyarrow as pa
+
+    from ottla.pipeline.columns import encode_sections
+
     for entry in entries:
         partition = (murmur2(entry.key) & 0x7FFFFFFF) % partitions
         now = np.array([time.time_ns() // 1_000_000], np.int64)

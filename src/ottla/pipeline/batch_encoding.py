@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from ottla.pipeline.columns import Section
 from ottla.records.codecs import compress
+
+if TYPE_CHECKING:
+    from ottla.pipeline.columns import Section
 
 _FRONT: Final = struct.Struct(">qiibI")
 _UNDER_CRC: Final = struct.Struct(">hiqqqhii")

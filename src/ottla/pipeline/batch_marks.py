@@ -11,20 +11,19 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
-
-import numpy as np
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.errors import raise_for
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId, TopicName
-from ottla.pipeline.columns import Section, encode_sections
 from ottla.records.batch import BatchHeader, iter_batches, iter_records
 from ottla.records.control import ControlType, parse_control_type
 from ottla.records.record import Record
 from ottla.wire.messages import CreateTopicsRequest, FetchRequest, ListOffsetsRequest
+
+if TYPE_CHECKING:
+    from ottla.pipeline.columns import Section
 
 BATCHES_TOPIC: Final = TopicName("__ottla_sink_batches")
 """The topic of sinks that name no other."""
@@ -51,6 +50,11 @@ class Mark:
 def encode_mark(transactional_id: str, batch_id: int, lineage: str) -> Section:
     """The record that marks a batch as committed."""
     value = json.dumps({"batch": batch_id, "lineage": lineage}).encode()
+    import numpy as np
+    import pyarrow as pa
+
+    from ottla.pipeline.columns import encode_sections
+
     now = np.array([time.time_ns() // 1_000_000], np.int64)
     key = pa.array([transactional_id.encode()], pa.binary())
     return next(encode_sections(key, pa.array([value], pa.binary()), now, None, 1 << 20))

@@ -20,12 +20,12 @@ from ottla.admin.settings import ClusterSettings
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import ProducerId, TopicName, TransactionalId
 from ottla.pipeline.batch_encoding import encode_batch
-from ottla.pipeline.columns import Section
 from ottla.wire.apis import ApiKey
 from ottla.wire.enums import CoordinatorType
 from ottla.wire.messages import AddPartitionsToTxnRequest, InitProducerIdRequest, ProduceRequest
 
 if TYPE_CHECKING:
+    from ottla.pipeline.columns import Section
     from ottla.wire.messages import ProduceResponse
 
 NEWEST_PRODUCE_BY_NAME: Final = 12

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from ottla.admin.settings import ClusterSettings
 from ottla.connect.config.definitions import ConfigValues
-from ottla.connect.run.chain import ChainSpec
 from ottla.connect.run.progress import Progress
 from ottla.connect.spi import ReadLimit
 from ottla.connect.stores import OffsetStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from ottla.connect.run.chain import ChainSpec
 
 
 @dataclass(slots=True)
