@@ -1,8 +1,12 @@
-"""Kafka's own kafka-configs and kafka-delegation-tokens on Ottla, and Java's client that logs in with a token."""
+"""Kafka's own kafka-configs and kafka-delegation-tokens on Ottla, and Java's client that logs in with a token.
+
+kafka-configs sets quotas, SCRAM users and key stores.
+"""
 
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +14,7 @@ import pytest
 
 from oracle.kafka_tools import needs_java
 from oracle.tools_oracle import JavaTools, Said
+from ottla.testing.certificates import CertificateAuthority, write_pem
 from ottla.testing.ports import free_ports
 from ottla.testing.process import BrokerProcess
 
@@ -25,7 +30,9 @@ class Node:
     def __init__(self, folder: Path, java: JavaTools) -> None:
         self._folder = folder
         self._java = java
-        port, controller = free_ports(2)
+        port, self.tls_port, controller = free_ports(3)
+        self.authority = CertificateAuthority.create()
+        self.key_store = write_pem(self.authority.issue("broker"), folder / "broker.pem")
         self.bootstrap = f"127.0.0.1:{port}"
         config = folder / "server.properties"
         config.write_text(
@@ -34,8 +41,10 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
-listeners=CLIENTS://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT
+listeners=CLIENTS://127.0.0.1:{port},TLS://127.0.0.1:{self.tls_port},CONTROLLER://127.0.0.1:{controller}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT,TLS:SSL
+ssl.keystore.type=PEM
+ssl.keystore.location={self.key_store}
 inter.broker.listener.name=CLIENTS
 sasl.mechanism.inter.broker.protocol=PLAIN
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
@@ -56,11 +65,14 @@ offsets.topic.replication.factor=1
         return str(file)
 
     def run(self, tool: str, *arguments: str, config: str | None = None) -> Said:
-        said = self._java.run(
-            tool, "--bootstrap-server", self.bootstrap, "--command-config", config or self.admin, *arguments
-        )
+        said = self.attempt(tool, *arguments, config=config)
         assert said.code == 0, said
         return said
+
+    def attempt(self, tool: str, *arguments: str, config: str | None = None) -> Said:
+        return self._java.run(
+            tool, "--bootstrap-server", self.bootstrap, "--command-config", config or self.admin, *arguments
+        )
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +149,40 @@ def test_a_token_of_kafkas_tool_lets_javas_client_in_until_it_ends(node: Node) -
     node.run("delegation-tokens", "--expire", "--expiry-time-period", "-1", "--hmac", hmac)
     shown = node.run("delegation-tokens", "--describe", "--owner-principal", "User:admin").out
     assert token_id not in shown
+
+
+def test_kafka_configs_makes_shows_and_removes_scram_users(node: Node) -> None:
+    who = ("--entity-type", "users", "--entity-name", "dave")
+    users = ["SCRAM-SHA-256=[iterations=8192,password=open]", "SCRAM-SHA-512=[password=sesame]"]
+    # As in Apache Kafka 4.3.1, one request changes one mechanism of a user.
+    both = node.attempt("configs", "--alter", "--add-config", ",".join(users), *who)
+    assert both.code != 0 and "cannot be altered twice in the same request" in both.err
+    for user in users:
+        node.run("configs", "--alter", "--add-config", user, *who)
+    shown = node.run("configs", "--describe", *who).out
+    line = next(line for line in shown.splitlines() if line.startswith("SCRAM"))
+    assert line.startswith("SCRAM credential configs for user-principal 'dave' are ")
+    kept = set(line.rpartition(" are ")[2].split(", "))
+    assert kept == {"SCRAM-SHA-256=iterations=8192", "SCRAM-SHA-512=iterations=4096"}
+    for mechanism, password in (("SCRAM-SHA-256", "open"), ("SCRAM-SHA-512", "sesame")):
+        login = f'{SCRAM} required username="dave" password="{password}";'
+        node.run("topics", "--list", config=node.properties("dave", mechanism, login))
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        node.run("configs", "--alter", "--delete-config", mechanism, *who)
+    assert "SCRAM" not in node.run("configs", "--describe", *who).out
+
+
+def test_kafka_configs_changes_the_key_store_of_a_listener(node: Node) -> None:
+    who = ("--entity-type", "brokers", "--entity-name", "1")
+    key = "listener.name.tls.ssl.keystore.location"
+    before = ssl.get_server_certificate(("127.0.0.1", node.tls_port))
+    renewed = write_pem(node.authority.issue("broker"), node.key_store.with_name("renewed.pem"))
+    node.run("configs", "--alter", "--add-config", f"{key}={renewed}", *who)
+    while (after := ssl.get_server_certificate(("127.0.0.1", node.tls_port))) == before:
+        pass
+    assert after in renewed.read_text()
+    assert f"{key}={renewed}" in node.run("configs", "--describe", *who).out
+    other = write_pem(node.authority.issue("another"), node.key_store.with_name("other.pem"))
+    refused = node.attempt("configs", "--alter", "--add-config", f"{key}={other}", *who)
+    assert refused.code != 0 and "ssl.allow.dn.changes" in refused.out + refused.err
+    assert ssl.get_server_certificate(("127.0.0.1", node.tls_port)) == after
