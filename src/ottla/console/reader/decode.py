@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from ottla.console.reader import cbor
 from ottla.errors import ApiException
 
 MAX_DECODED: Final = 1 << 20
@@ -22,7 +23,7 @@ _TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _MAX_DEPTH: Final = 200
 _HEX_ROW: Final = 16
 
-FORMATS: Final = ("auto", "json", "text", "hex", "number", "msgpack", "kafka")
+FORMATS: Final = ("auto", "json", "text", "hex", "number", "msgpack", "cbor", "kafka")
 
 _COORDINATORS: Final = {
     "__consumer_offsets": "kafka-group-coordinator",
@@ -59,7 +60,9 @@ def show(data: bytes | None, how: str = "auto") -> Shown:
     if len(data) > MAX_DECODED or how == "hex":
         return Shown("hex", hex_dump(data))
     for name in (
-        (how, "text", "hex") if how != "auto" else ("json", "schema", "text", "number", "msgpack", "hex")
+        (how, "text", "hex")
+        if how != "auto"
+        else ("json", "schema", "text", "number", "msgpack", "cbor", "hex")
     ):
         found = _READERS[name](data)
         if found is not None:
@@ -112,6 +115,16 @@ def _msgpack(data: bytes) -> Shown | None:
         return None
 
 
+def _cbor(data: bytes) -> Shown | None:
+    try:
+        document = cbor.decode(data)
+        if not isinstance(document, dict | list):
+            return None
+        return Shown("json", json.dumps(document, ensure_ascii=False))
+    except (cbor.NotCbor, ValueError):
+        return None
+
+
 def _hex(data: bytes) -> Shown:
     return Shown("hex", hex_dump(data))
 
@@ -122,6 +135,7 @@ _READERS: Final = {
     "number": _number,
     "schema": _schema,
     "msgpack": _msgpack,
+    "cbor": _cbor,
     "hex": _hex,
     "kafka": _text,
 }
