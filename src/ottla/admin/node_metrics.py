@@ -46,18 +46,27 @@ class NodeNumbers:
 def node_numbers(cluster: Cluster) -> list[NodeNumbers]:
     """The numbers of each node that has them, by id."""
     urls: dict[int, str] = {}
-    for node_id, node in cluster.nodes().items():
+    for node_id in cluster.nodes():
         try:
-            entries = describe_configs(cluster, [(ConfigResourceType.BROKER, str(node_id))])
+            url = http_url(cluster, node_id)
         except ApiException:
             continue
-        for entry in next(iter(entries.values()), []):
-            if entry.name == LISTEN and entry.value:
-                host, _, port = entry.value.rpartition(":")
-                urls[node_id] = f"http://{node.host if host.strip('[]') in _ANY_ADDRESS else host}:{port}"
+        if url:
+            urls[node_id] = url
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = pool.map(_read, urls.items())
     return sorted((each for each in found if each is not None), key=lambda each: each.node_id)
+
+
+def http_url(cluster: Cluster, node_id: int) -> str:
+    """Where a node serves its metrics, by its configuration; empty if it does not."""
+    entries = describe_configs(cluster, [(ConfigResourceType.BROKER, str(node_id))])
+    for entry in next(iter(entries.values()), []):
+        if entry.name == LISTEN and entry.value:
+            host, _, port = entry.value.rpartition(":")
+            own = cluster.nodes()[node_id].host
+            return f"http://{own if host.strip('[]') in _ANY_ADDRESS else host}:{port}"
+    return ""
 
 
 def _read(node: tuple[int, str]) -> NodeNumbers | None:
@@ -93,7 +102,8 @@ def numbers(node_id: int, found: dict[str, float]) -> NodeNumbers:
     return NodeNumbers(
         node_id=node_id,
         busy=found.get("ottla_event_loop_busy_ratio", 0.0),
-        requests=total("kafka_network_requestmetrics_requests_total{"),
+        requests=total("kafka_network_requestmetrics_requests_total{")
+        - total('kafka_network_requestmetrics_requests_total{request="Fetch",'),
         produce_p99_ms=found.get(times + '{request="Produce",quantile="0.99"}', 0.0),
         fetch_p99_ms=found.get(times + '{request="FetchConsumer",quantile="0.99"}', 0.0),
         connections=total("kafka_server_socket_server_metrics_connection_count{"),

@@ -55,8 +55,11 @@ class RequestMetrics:
             [
                 (Labels(("request", name), ("version", str(version))), count)
                 for name, counters in kinds
-                for version, count in enumerate(counters[0].versions)
-                if count and len(counters) == 1
+                # Fetch counts beside its two kinds, as in Kafka.
+                for version, count in enumerate(
+                    map(sum, zip(*(one.versions for one in counters), strict=True))
+                )
+                if count
             ],
         )
         sink.all(names.ERRORS, _errors(kinds))

@@ -7,6 +7,7 @@ PAGE = """# HELP x y
 ottla_event_loop_busy_ratio 0.25
 kafka_network_requestmetrics_requests_total{request="Produce",version="9"} 3
 kafka_network_requestmetrics_requests_total{request="Fetch",version="9"} 4
+kafka_network_requestmetrics_requests_total{request="FetchConsumer",version="9"} 4
 kafka_network_requestmetrics_totaltimems{request="Produce",quantile="0.99"} 1.5
 kafka_server_socket_server_metrics_connection_count{listener="a b",networkProcessor="0"} 7
 process_resident_memory_bytes 1e8
@@ -17,7 +18,7 @@ broken{ nan-ish
 
 def test_samples_are_read_and_nonsense_is_left_out():
     found = samples(PAGE)
-    assert len(found) == 6
+    assert len(found) == 7
     assert (
         found['kafka_server_socket_server_metrics_connection_count{listener="a b",networkProcessor="0"}'] == 7
     )
