@@ -8,6 +8,7 @@ from bench.context import Bench
 from bench.rows import (
     client,
     cluster,
+    console,
     coordination,
     growth,
     inside,
@@ -60,6 +61,7 @@ OWN_ROWS: dict[str, Row] = {
     "secure": secure.secure,
     "mirror": mirror.mirror,
     "registry": registry.registry,
+    "console": console.console,
     "micro": inside.micro,
     "limits": inside.limits,
 }

@@ -1,0 +1,77 @@
+"""A cluster as large as those that freeze other consoles: thousands of topics, and groups that have committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ottla.admin.cluster import Cluster
+from ottla.admin.settings import ClusterSettings
+from ottla.ids import GroupId, TopicName
+from ottla.wire.messages import CreateTopicsRequest, OffsetCommitRequest
+
+_TOPICS_A_REQUEST = 100
+_COMMIT_VERSION = 9
+_TOPICS_A_GROUP = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LargeCluster:
+    """How many topics, partitions of each, and groups."""
+
+    topics: int = 10_000
+    partitions_each: int = 4
+    groups: int = 2_200
+
+    @property
+    def partitions(self) -> int:
+        return self.topics * self.partitions_each
+
+    def build(self, bootstrap: str) -> None:
+        """Create the topics, and let every group commit an offset of each partition of some topics."""
+        host, _, port = bootstrap.rpartition(":")
+        cluster = Cluster(ClusterSettings(bootstrap=((host, int(port)),), request_timeout_s=300))
+        try:
+            for request in self._creations():
+                for topic in cluster.ask(request).topics:
+                    assert topic.error_code == 0, (topic.name, topic.error_message)
+            coordinator = cluster.coordinator("group-0000")
+            for commit in self._commits():
+                for answered in cluster.ask(commit, coordinator, _COMMIT_VERSION).topics:
+                    assert not any(each.error_code for each in answered.partitions), answered
+        finally:
+            cluster.close()
+
+    def name(self, number: int) -> str:
+        return f"large-{number:05}"
+
+    def _creations(self) -> Iterator[CreateTopicsRequest]:
+        kind = CreateTopicsRequest
+        for start in range(0, self.topics, _TOPICS_A_REQUEST):
+            numbers = range(start, min(start + _TOPICS_A_REQUEST, self.topics))
+            topics = [
+                kind.CreatableTopic(
+                    name=TopicName(self.name(each)),
+                    num_partitions=self.partitions_each,
+                    replication_factor=1,
+                )
+                for each in numbers
+            ]
+            yield kind(topics=topics, timeout_ms=300_000)
+
+    def _commits(self) -> Iterator[OffsetCommitRequest]:
+        kind = OffsetCommitRequest
+        for number in range(self.groups):
+            topics = [
+                kind.OffsetCommitRequestTopic(
+                    name=TopicName(self.name((number * _TOPICS_A_GROUP + each) % self.topics)),
+                    partitions=[
+                        kind.OffsetCommitRequestPartition(
+                            partition_index=index, committed_offset=0, committed_metadata=""
+                        )
+                        for index in range(self.partitions_each)
+                    ],
+                )
+                for each in range(_TOPICS_A_GROUP)
+            ]
+            yield kind(group_id=GroupId(f"group-{number:04}"), topics=topics)
