@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -37,10 +38,10 @@ FLAGS = [
     "--disable-sync",
     "--no-first-run",
 ]
-WATCHED_S = 12
+WATCHED_S = 25
 PAGES = (
     "/", "/topics", "/topics/new", "/t/orders", "/t/orders/live", "/t/orders/partitions", "/t/orders/groups",
-    "/t/orders/settings", "/t/orders/log", "/t/orders/change", "/t/orders/produce", "/t/orders/0/3", "/groups",
+    "/t/orders/settings", "/t/orders/log", "/t/orders?q=A-17&at=oldest", "/t/orders/change", "/t/orders/produce", "/t/orders/0/3", "/groups",
     "/group?id=nightly-report", "/group/reset?id=nightly-report", "/nodes", "/nodes/1", "/nodes/1/settings",
     "/quorum", "/transactions", "/moves", "/access", "/t/orders/numbers", "/t/users/time?moment=5s&table=yes",
     "/compare", "/replay?id=nightly-report", "/pipelines", "/pipeline?id=word-count", "/quarantine",
@@ -149,6 +150,26 @@ def write(producer: Producer, count: int) -> None:
     producer.flush()
 
 
+@contextmanager
+def writing(producer: Producer) -> Iterator[None]:
+    """Write all the time, some seconds more than others, so that charts have a shape."""
+    done = threading.Event()
+
+    def work() -> None:
+        turn = 0
+        while not done.wait(0.5):
+            turn += 1
+            write(producer, 10 + 25 * (turn % 7 in (2, 3, 5)) + turn % 5)
+
+    writer = threading.Thread(target=work)
+    writer.start()
+    try:
+        yield
+    finally:
+        done.set()
+        writer.join()
+
+
 def shoot(url: str, browser_path: str) -> list[tuple[str, str]]:
     """One picture per page, theme and width; (caption, file) of each."""
     taken = []
@@ -199,15 +220,14 @@ def main() -> None:
         write_application(folder / "applications")
         words = [sys.executable, "-m", "ottla", "console", "--bootstrap-server", broker.bootstrap]
         words += ["--registry", registry.url, "--connect", f"http://127.0.0.1:{worker.port}"]
-        words += ["--applications", str(folder / "applications")]
+        words += ["--applications", str(folder / "applications"), "--data", str(broker.data)]
         console = subprocess.Popen([*words, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
         try:
             assert console.stdout is not None
             url = console.stdout.readline().split()[-1] + "/c/local"
-            for _ in range(WATCHED_S):
-                write(producer, 40)
-                time.sleep(1)
-            taken = shoot(url, browser)
+            with writing(producer):
+                time.sleep(WATCHED_S)
+                taken = shoot(url, browser)
         finally:
             console.terminate()
             console.wait()

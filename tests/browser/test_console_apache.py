@@ -6,10 +6,22 @@ import json
 import re
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from playwright.sync_api import expect
 
 from browser.looks import layout_problems
+from browser.test_console_stories import (  # noqa: F401 - the same stories, with the broker of this module
+    create,
+    produce,
+    test_a_link_to_a_record_opens_elsewhere_and_knows_when_it_is_gone,
+    test_a_reset_is_refused_while_members_are_there,
+    test_create_a_topic_and_find_its_first_record,
+    test_follow_the_end_of_a_topic_filter_it_and_pause,
+    test_live_leaves_aborted_transactions_out,
+    test_search_by_text_and_by_condition,
+    test_see_that_nobody_reads_and_reset_the_group_from_a_plan,
+    test_work_by_keyboard_alone,
+)
 from ottla.testing.apache import ApacheKafka, java_is_here
 
 pytestmark = [
@@ -28,6 +40,12 @@ def kafka(tmp_path_factory):
     node.start()
     yield node
     node.kill()
+
+
+@pytest.fixture(scope="module")
+def broker(kafka):
+    """What the stories call the system under test."""
+    return kafka
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +82,22 @@ def test_create_write_read_lag_and_reset(kafka, console, open_page):
     expect(page.locator("#plan tbody tr").first).to_have_text(re.compile(r"orders-0\s*50\s*0\s*-50"))
     page.get_by_role("button", name="Set the offsets").click()
     expect(page.get_by_role("status").first).to_contain_text("stands at its new offsets")
+
+
+def test_a_transaction_that_hangs_is_seen_and_aborted(kafka, console, open_page):
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "billing"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("orders", "1", partition=0)
+    producer.flush()
+    page = open_page(f"{console.url}/transactions")
+    row = page.locator("tr[data-key='billing']")
+    expect(row).to_contain_text("orders-0", timeout=SOON)
+    row.get_by_role("button", name="Abort").click()
+    page.get_by_role("button", name="Abort it").click()
+    expect(page.get_by_role("status").first).to_contain_text("aborted, and its producer is fenced")
+    with pytest.raises(KafkaException):
+        producer.commit_transaction()
 
 
 def test_every_page_answers(console, open_page):

@@ -123,3 +123,56 @@ def test_a_broker_that_is_lost_greys_out_its_own_rows_only_and_the_quorum_elects
     expect(page.locator("main")).to_contain_text("Nothing is being moved.", timeout=LONG)
     page.goto(f"{console.url}/nodes")
     expect(row(page, lost)).not_to_have_class(re.compile("stale"), timeout=LONG)
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory):
+    """Two brokers that are not fenced for a long time, and a controller."""
+    settings = {"broker.session.timeout.ms": 600_000}
+    with running_cluster(
+        2, data=tmp_path_factory.mktemp("patient"), controllers=1, settings=settings
+    ) as running:
+        yield running
+
+
+def test_a_broker_that_hangs_is_named_and_the_rest_of_every_page_is_there(patient, start_console, open_page):
+    patient.create_topic("split", assignments=[[1], [2]])
+    producer = Producer({"bootstrap.servers": patient.bootstrap})
+    for number in (0, 1):
+        producer.produce("split", f"record of {number}", partition=number)
+    producer.flush()
+    console = start_console("--bootstrap-server", patient.bootstrap)
+    page = open_page(f"{console.url}/t/split")
+    expect(page.locator("tbody tr")).to_have_count(2, timeout=LONG)
+    patient.pause(2)
+    try:
+        page.goto(f"{console.url}/topics")
+        expect(page.locator(".pill.bad")).to_have_text("Broker 2 hangs: no answer", timeout=LONG)
+        page.goto(f"{console.url}/t/split")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        expect(page.locator("tbody")).to_contain_text("record of 0")
+        expect(page.locator(".note.warn")).to_contain_text("Without the partitions 1: broker 2")
+        page.goto(f"{console.url}/t/split?partition=1")
+        expect(page.locator("main")).to_contain_text("does not answer")
+        paths = (
+            "/",
+            "/groups",
+            "/nodes",
+            "/nodes/1",
+            "/nodes/1/settings",
+            "/quorum",
+            "/transactions",
+            "/moves",
+        )
+        for path in (*paths, "/t/split/partitions", "/t/split/settings", "/t/split/groups"):
+            assert page.goto(console.url + path).status == 200, path
+            expect(page.locator(".pill.bad")).to_contain_text("Broker 2 hangs")
+        page.goto(f"{console.url}/nodes")
+        expect(row(page, 2)).to_have_class(re.compile("stale"), timeout=LONG)
+        expect(row(page, 1)).not_to_have_class(re.compile("stale"))
+    finally:
+        patient.resume(2)
+    page.goto(f"{console.url}/topics")
+    expect(page.locator(".pill.bad")).to_have_count(0, timeout=LONG)
+    page.goto(f"{console.url}/t/split")
+    expect(page.locator("tbody tr")).to_have_count(2)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import expect
+
+from ottla.records.batch import build_batch
+from ottla.records.record import Record
+from ottla.testing.raw_client import RawClient
+from ottla.wire.messages import ProduceRequest
 
 pytestmark = pytest.mark.slow
 
@@ -167,6 +173,66 @@ def test_search_by_text_and_by_condition(console, open_page, create, produce, to
     page.get_by_label("Condition").fill("__import__('os')")
     page.get_by_role("button", name="Read").click()
     expect(page.get_by_role("alert")).to_contain_text("The condition")
+
+
+def test_a_search_of_a_million_records_shows_how_far_it_got_and_can_be_stopped(
+    console, broker, open_page, create, topic
+):
+    create(topic)
+    write_a_million(broker, topic)
+    page = open_page(console.url)
+    see_topic(page, console.url, topic)
+    search = f"{console.url}/t/{topic}?at=oldest&filter=value.id+%3D%3D+17+and+offset+%3C+100"
+    reached = stop_at_the_next_slice(page, lambda: page.goto(search))
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert 0 < reached < 90
+    # It goes on from there, not from the beginning.
+    page.get_by_role("link", name="Search on").click()
+    page.wait_for_url("**cursor=**")
+    assert searched(page) > reached
+    # A text is looked for in the bytes of batches: the whole million takes a moment.
+    page.goto(f"{console.url}/t/{topic}?q=nowhere")
+    expect(page.locator(".how-far")).to_contain_text("Done: 100 % searched", timeout=SOON)
+    expect(page.locator(".empty")).to_contain_text("Nothing found.")
+
+
+def write_a_million(broker, topic):
+    """A hundred batches of the same 10,000 records."""
+    records = [
+        Record(number, int(time.time() * 1000), None, b'{"id": %d}' % number, ()) for number in range(10_000)
+    ]
+    batch = build_batch(records)
+    kind = ProduceRequest
+    with RawClient("127.0.0.1", broker.port) as client:
+        for _ in range(100):
+            data = kind.TopicProduceData(
+                name=topic, partition_data=[kind.PartitionProduceData(index=0, records=batch)]
+            )
+            answer = client.ask(kind(acks=1, timeout_ms=30_000, topic_data=[data]), 9)
+            assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def stop_at_the_next_slice(page, begin):
+    """Press Stop while the server looks through the next slice; how far it got, in per cent."""
+    held = []
+
+    def hold(route):
+        held.append(route) if "x-block" in route.request.headers else route.continue_()
+
+    page.route(lambda url: "cursor=" in url, hold)
+    begin()
+    page.get_by_role("button", name="Stop").click()
+    while not held:
+        page.wait_for_timeout(50)
+    held[0].continue_()
+    page.unroute_all()
+    expect(page.locator(".how-far")).to_contain_text("Stopped", timeout=SOON)
+    return searched(page)
+
+
+def searched(page):
+    """How many per cent of the topic the page says were searched."""
+    return int(re.search(r"(\d+) % searched", page.locator(".how-far").inner_text())[1])
 
 
 def test_see_that_nobody_reads_and_reset_the_group_from_a_plan(

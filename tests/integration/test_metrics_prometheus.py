@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import time
 import urllib.parse
 import urllib.request
@@ -142,6 +143,26 @@ def test_every_panel_of_our_dashboard_has_an_answer(scene: tuple[Prometheus, Clu
     assert not [expression for expression in asked if "$" in expression]
     busy.work()
     assert [expression for expression in asked if not prometheus.ask(expression)] == []
+
+
+def test_the_console_draws_a_week_from_it(scene: tuple[Prometheus, Cluster, Busy]) -> None:
+    prometheus, cluster, busy = scene
+    busy.work()
+    words = [sys.executable, "-m", "ottla", "console", "--listen", "127.0.0.1:0"]
+    words += ["--bootstrap-server", cluster.bootstrap, "--prometheus", prometheus.url]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as console:
+        try:
+            assert console.stdout is not None
+            url = console.stdout.readline().split()[-1]
+
+            with urllib.request.urlopen(f"{url}/c/local/t/orders/numbers", timeout=60) as answer:
+                text = answer.read().decode()
+            # The chart's description ends with the newest value, which is a rate over the last hour.
+            found = re.search(r"from Prometheus: records/s ([0-9.]+) now", text)
+            assert found is not None
+            assert float(found[1]) > 0
+        finally:
+            console.terminate()
 
 
 def test_numbers_of_the_cluster_add_up(scene: tuple[Prometheus, Cluster, Busy]) -> None:

@@ -7,8 +7,8 @@ and the meaning of responses belong to the other modules of this package and to 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from ottla.admin.connection import Connection, ConnectionFailed, Node
 from ottla.admin.errors import raise_for
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R", bound="WireResponse")
 
+_AHEAD: Final = 1
+"""Requests that a broker has beside the one whose response is read: more would fill sockets and win nothing."""
 _BATCHED_COORDINATORS = 4
 """The first version of FindCoordinator that looks several keys up at once."""
 
@@ -145,6 +147,37 @@ class Cluster:
         except ConnectionFailed:
             self.drop(connection)
             raise
+
+    def ask_each(
+        self, requests: Iterable[WireRequest[R]], node_id: int, max_version: int | None = None
+    ) -> Iterator[R]:
+        """The responses of a broker to several requests, in order.
+
+        The broker has the next request already while a response is read. Nothing is sent again.
+        """
+        return self.ask_each_on(self.connection(node_id), requests, max_version)
+
+    def ask_each_on(
+        self, connection: Connection, requests: Iterable[WireRequest[R]], max_version: int | None = None
+    ) -> Iterator[R]:
+        """The same on one connection, which is dropped if it fails or if not all responses are taken."""
+        in_flight = 0
+        try:
+            for request in requests:
+                connection.send(request, connection.agreed_version(request.API_KEY, max_version))
+                in_flight += 1
+                if in_flight > _AHEAD:
+                    in_flight -= 1
+                    yield cast("R", connection.receive())
+            while in_flight:
+                in_flight -= 1
+                yield cast("R", connection.receive())
+        except ConnectionFailed:
+            self.drop(connection)
+            raise
+        finally:
+            if in_flight:
+                self.drop(connection)
 
     def version_for(self, api_key: int, node_id: int | None = None) -> int | None:
         """The version that requests of an API go out in, if the broker supports the API."""

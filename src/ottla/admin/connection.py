@@ -6,6 +6,7 @@ of producers and consumers goes through librdkafka instead, except for the Spark
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import socket
 import struct
@@ -79,7 +80,8 @@ class Connection:
         self._unanswered: deque[tuple[int, int, int]] = deque()
         self._unclaimed: deque[WireResponse] = deque()
         try:
-            self._socket = socket.create_connection((node.host, node.port), settings.request_timeout_s)
+            opening_s = settings.connect_timeout_s or settings.request_timeout_s
+            self._socket = socket.create_connection((node.host, node.port), opening_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is not None:
                 self._socket = tls.wrap_socket(self._socket, server_hostname=node.host)
@@ -92,6 +94,7 @@ class Connection:
             }
             if self._security.uses_sasl:
                 self._authenticate()
+            self._socket.settimeout(settings.request_timeout_s)
         except BaseException:
             self.close()
             raise
@@ -185,6 +188,11 @@ class Connection:
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
+
+    def shut(self) -> None:
+        """End what another thread waits for on this connection: it gets ConnectionFailed."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self.closed = True

@@ -127,6 +127,8 @@ class ClusterSettings:
     client_id: str = f"ottla-{__version__}"
     request_timeout_s: float = 30.0
     """For one request, and for `Cluster.retrying` unless its caller gives another limit."""
+    connect_timeout_s: float | None = None
+    """To connect, agree on versions and log in; as long as a request for None."""
     bootstrap_timeout_s: float = 0.0
     """How long to try the bootstrap servers again while none of them answers."""
     retry_backoff_s: float = 0.1

@@ -22,6 +22,7 @@ from ottla.console.clusters import OpenCluster, OpenClusters
 from ottla.console.render import FOLDER, Templates
 from ottla.console.security.audit import Audit
 from ottla.console.security.headers import Guard
+from ottla.console.security.kafka_login import KafkaLogins, check_targets
 from ottla.console.security.masks import Masks
 from ottla.console.security.roles import SEE, Forbidden, Principal
 from ottla.console.security.sessions import COOKIE, PLAIN_COOKIE, Sessions
@@ -43,6 +44,7 @@ _logger = logging.getLogger(__name__)
 
 _FIRST_ROUND_S: Final = 5.0
 _REGISTRY_TIMEOUT_S: Final = 3.0
+_SWEEP_S: Final = 60.0
 _STREAM: Final = "text/event-stream"
 
 
@@ -64,20 +66,51 @@ class Console:
         users = Users.load(settings.users, read_only=settings.read_only) if settings.users else None
         self.settings = settings
         services = {
-            each.name: Services.of(each, settings.registry, settings.connect, settings.applications)
+            each.name: Services.of(
+                each,
+                settings.registry,
+                settings.connect,
+                settings.applications,
+                settings.prometheus,
+                settings.data,
+            )
             for each in settings.targets
         }
-        self.clusters = OpenClusters(targets, services)
-        for name, cluster in self.clusters.by_name.items():
-            cluster.reader.shower = _shower(services[name].registry if name in services else None)
-        self.sessions = Sessions(users, settings.read_only)
+        self._services = services
+        self.clusters = self._open(targets)
+        """Of everybody; with --login kafka nobody uses them, and each session has its own."""
+        self.logins: KafkaLogins | None = None
+        if settings.login:
+            check_targets(targets)
+            self.logins = KafkaLogins(targets, self._open)
+        self.sessions = Sessions(users, settings.read_only, needed=bool(settings.login))
         self.audit = Audit(settings.audit)
         self.masks = Masks.load(settings.masks)
         self.templates = Templates()
         self.streams = live.Streams()
         self.stopping = asyncio.Event()
 
+    def _open(self, targets: dict[str, ClusterSettings]) -> OpenClusters:
+        found = OpenClusters(targets, self._services)
+        for name, cluster in found.by_name.items():
+            cluster.reader.shower = _shower(self._services[name].registry if name in self._services else None)
+        return found
+
+    async def run(self) -> None:
+        """Sample until cancelled: the clusters of everybody, or look after those of sessions."""
+        if self.logins is None:
+            await self.clusters.run()
+            return
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            await self.logins.sweep(lambda key: self.sessions.find(key) is not None)
+
     # -- requests
+
+    def clusters_of(self, request: Request) -> OpenClusters:
+        """The clusters that a request may ask: those of its session, if people sign in to the cluster."""
+        found = self.logins.find(self.key_of(request)) if self.logins is not None else None
+        return found or self.clusters
 
     def key_of(self, request: Request) -> str | None:
         """The session's key, from its cookie."""
@@ -91,8 +124,11 @@ class Console:
         principal = self.principal(request)
         if principal is None:
             raise signin.SignInFirst
-        name = str(request.path_params.get("cluster", self.clusters.first.name))
-        cluster = self.clusters.by_name.get(name)
+        clusters = self.clusters_of(request)
+        if self.logins is not None and clusters is self.clusters:
+            raise signin.SignInFirst
+        name = str(request.path_params.get("cluster", clusters.first.name))
+        cluster = clusters.by_name.get(name)
         if cluster is None or not principal.may(SEE, name, "cluster"):
             raise NotFound(f"There is no cluster '{name}' here.")
         cluster.sampler.touch()
@@ -156,6 +192,8 @@ def _status_of(error: ApiException) -> int:
             return 400
         case ServiceProblem() if error.status == 404:
             return 404
+        case _ if error.code.name.endswith("_AUTHORIZATION_FAILED"):
+            return 403
         case ConnectionFailed() | ServiceProblem(status=0):
             return 503
     return 502
@@ -182,7 +220,8 @@ def application(settings: ConsoleSettings, targets: dict[str, ClusterSettings]) 
         if principal is None:
             return HTMLResponse("", status)
         name = str(request.path_params.get("cluster", ""))
-        cluster = console.clusters.by_name.get(name, console.clusters.first)
+        clusters = console.clusters_of(request)
+        cluster = clusters.by_name.get(name, clusters.first)
         view = View(console, request, principal, cluster)
         return console.html(view, "error.html", {"message": message, "status": status}, status)
 
@@ -192,7 +231,7 @@ def application(settings: ConsoleSettings, targets: dict[str, ClusterSettings]) 
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        sampling = asyncio.create_task(console.clusters.run())
+        sampling = asyncio.create_task(console.run())
         try:
             yield
         finally:
@@ -200,6 +239,8 @@ def application(settings: ConsoleSettings, targets: dict[str, ClusterSettings]) 
             with contextlib.suppress(asyncio.CancelledError):
                 await sampling
             await console.clusters.close()
+            if console.logins is not None:
+                await console.logins.close()
             console.audit.close()
 
     routes: list[Route | Mount] = [

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _NO_EXTRA: Final = "the console needs packages that are not installed: pip install 'ottla[console]'"
+_NOBODY: Final = {"sasl.username": "nobody", "sasl.password": ""}
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _FOLDER: Final = click.Path(file_okay=False, exists=True, path_type=Path)
 
@@ -43,6 +44,9 @@ _FOLDER: Final = click.Path(file_okay=False, exists=True, path_type=Path)
     "--host", "hosts", multiple=True, metavar="NAME", help="Another name under which browsers reach it."
 )
 @click.option("--users", type=_FILE, help="Users and roles (TOML).")
+@click.option(
+    "--login", type=click.Choice(("kafka",)), help="Sign in with a SASL user; the cluster's ACLs decide."
+)
 @click.option("--masks", type=_FILE, help="What nobody may see in records (TOML).")
 @click.option("--audit", type=_FILE, help="One line of JSON per change and per reading of records.")
 @click.option("--registry", metavar="URL", default="", help="The schema registry; else schema.registry.url.")
@@ -52,6 +56,10 @@ _FOLDER: Final = click.Path(file_okay=False, exists=True, path_type=Path)
 @click.option(
     "--applications", multiple=True, metavar="DIR|URL", help="Streams applications; may be repeated."
 )
+@click.option(
+    "--prometheus", metavar="URL", default="", help="Charts of a week come from it; else prometheus.url."
+)
+@click.option("--data", type=_FOLDER, help="A broker's directory here: the tab Log shows its segments.")
 @click.option("--snapshots", type=_FOLDER, help="A directory of snapshots to compare a cluster with.")
 @click.option("--read-only", is_flag=True, help="Nothing can be changed.")
 @click.option("--no-auth", is_flag=True, help="Another address than this machine's, without users.")
@@ -67,11 +75,14 @@ def console(
     listen: str,
     hosts: tuple[str, ...],
     users: Path | None,
+    login: str | None,
     masks: Path | None,
     audit: Path | None,
     registry: str,
     connect: str,
     applications: tuple[str, ...],
+    prometheus: str,
+    data: Path | None,
     snapshots: Path | None,
     read_only: bool,
     no_auth: bool,
@@ -91,6 +102,7 @@ def console(
             port=port,
             hosts=hosts,
             users=users,
+            login=login or "",
             masks=masks,
             audit=audit,
             read_only=read_only,
@@ -99,6 +111,8 @@ def console(
             registry=registry,
             connect=connect,
             applications=applications,
+            prometheus=prometheus,
+            data=data,
             snapshots=snapshots,
         )
         check_address(settings)
@@ -127,11 +141,16 @@ def passwd(name: str, roles: tuple[str, ...]) -> None:
 
 def check_address(settings: ConsoleSettings) -> None:
     """Refuse an address beyond this machine without a decision about who may look."""
-    if not settings.is_loopback and settings.users is None and not settings.open_to_all:
+    if settings.login and settings.users is not None:
+        raise ApiException(
+            ErrorCode.INVALID_REQUEST, "--users and --login kafka: people sign in with one of the two"
+        )
+    asks = settings.users is not None or settings.login
+    if not settings.is_loopback and not asks and not settings.open_to_all:
         raise ApiException(
             ErrorCode.INVALID_REQUEST,
-            f"--listen {settings.host} can be reached from other machines: add --users FILE, or --no-auth if"
-            " everyone there may do everything",
+            f"--listen {settings.host} can be reached from other machines: add --users FILE, --login kafka,"
+            " or --no-auth if everyone there may do everything",
         )
 
 
@@ -181,8 +200,8 @@ def _name_of(bootstrap: str) -> str:
     return "local" if host in LOOPBACK else host.replace(":", "-")
 
 
-def cluster_settings(target: Target) -> ClusterSettings:
-    """How the console reaches a cluster."""
+def cluster_settings(target: Target, login: str = "") -> ClusterSettings:
+    """How the console reaches a cluster. With a login, those who sign in bring their names and passwords."""
     from ottla.admin.settings import ClusterSettings
     from ottla.cli.tools.base import parse_bootstrap
     from ottla.cli.tools.security import security
@@ -190,7 +209,7 @@ def cluster_settings(target: Target) -> ClusterSettings:
     return ClusterSettings(
         bootstrap=tuple(parse_bootstrap(target.bootstrap)),
         client_id=target.properties.get("client.id", "ottla-console"),
-        security=security(target.properties),
+        security=security({**_NOBODY, **target.properties} if login else target.properties),
     )
 
 
@@ -200,7 +219,7 @@ def run(settings: ConsoleSettings, *, open_browser: bool = False) -> None:
         from ottla.console.server import serve
     except ImportError as error:
         raise ApiException(ErrorCode.INVALID_REQUEST, f"{_NO_EXTRA} ({error.name} is missing)") from None
-    targets = {target.name: cluster_settings(target) for target in settings.targets}
+    targets = {target.name: cluster_settings(target, settings.login) for target in settings.targets}
     listener = _bind(settings.host, settings.port)
     address = f"http://{_shown_host(settings.host)}:{listener.getsockname()[1]}"
     serving = serve(settings, targets, listener, lambda: _announce(address, settings, open_browser))

@@ -9,14 +9,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
-from ottla.admin.cluster import Cluster
+from ottla.console.liveness import Liveness, WatchedCluster
 from ottla.console.reader.fetch import Reader
 from ottla.console.sampler.loop import Sampler
 from ottla.console.sampler.state import ClusterState
+from ottla.console.segments import Segments
 from ottla.console.services import Answer, Service, Services
 from ottla.json_types import Json
 
 if TYPE_CHECKING:
+    from ottla.admin.cluster import Cluster
     from ottla.admin.partitions import Partition
     from ottla.admin.settings import ClusterSettings
     from ottla.console.reader.records import Seen
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 THREADS: Final = 8
 """Calls that wait for brokers at the same time, over all clusters."""
 REQUEST_TIMEOUT_S: Final = 10.0
+CONNECT_TIMEOUT_S: Final = 3.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,14 +41,21 @@ class OpenCluster:
         self.name = name
         self.services = services
         self.settings = replace(
-            settings, request_timeout_s=min(settings.request_timeout_s, REQUEST_TIMEOUT_S)
+            settings,
+            request_timeout_s=min(settings.request_timeout_s, REQUEST_TIMEOUT_S),
+            connect_timeout_s=CONNECT_TIMEOUT_S,
         )
         self.bootstrap = ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
         self.state = ClusterState(name)
         self.reader = Reader(self.settings)
+        self.liveness = Liveness(self.settings, self.reader.cut)
+        self.reader.hangs = self.liveness.hangs
         self.sampler = Sampler(self.state, self.call)
         self.next_records: dict[tuple[Partition, int], tuple[int, Seen]] = {}
         """The records at committed offsets, and the last stable offset beside them."""
+        self.weeks: dict[str, tuple[float, list[float]]] = {}
+        """When Prometheus was asked for an expression, and what it answered."""
+        self.segments = Segments(self, services.data)
         self._pool = pool
         self._idle: list[Cluster] = []
 
@@ -55,7 +65,7 @@ class OpenCluster:
         """The result of an administrative function, which gets a cluster client of its own and may block."""
 
         def run() -> T:
-            client = self._idle.pop() if self._idle else Cluster(self.settings)
+            client = self._idle.pop() if self._idle else WatchedCluster(self.settings, self.liveness)
             try:
                 return function(client, *args, **kwargs)
             finally:
@@ -72,6 +82,24 @@ class OpenCluster:
         return await asyncio.get_running_loop().run_in_executor(
             self._pool, partial(function, *args, **kwargs)
         )
+
+    def addresses(self) -> set[tuple[str, int]]:
+        """Where the cluster's brokers listen, as far as they are known."""
+        known = {(node.host, node.port) for node in self.state.nodes.values() if not node.fenced}
+        return known or set(self.settings.bootstrap)
+
+    def hanging(self) -> list[int]:
+        """The brokers that hold connections open and do not answer."""
+        nodes = self.state.nodes.values()
+        return [node.node_id for node in nodes if self.liveness.hangs(node.host, node.port)]
+
+    def answering(self) -> list[int]:
+        """The brokers that answer, as far as is known."""
+        silent = set(self.hanging())
+        nodes = self.state.nodes.values()
+        return [
+            node.node_id for node in nodes if node.answers and not node.fenced and node.node_id not in silent
+        ]
 
     async def close(self) -> None:
         await self.reader.close()
@@ -98,6 +126,7 @@ class OpenClusters:
         async with asyncio.TaskGroup() as group:
             for cluster in self.by_name.values():
                 group.create_task(cluster.sampler.run())
+                group.create_task(cluster.liveness.run(cluster.addresses, cluster.sampler.awake))
 
     async def close(self) -> None:
         for cluster in self.by_name.values():

@@ -221,9 +221,10 @@ def endpoint(console: Console) -> Callable[[Request], Awaitable[Response]]:
         principal = console.principal(request)
         if principal is None:
             return PlainTextResponse("Sign in first.\n", 401)
-        name = request.query_params.get("cluster", console.clusters.first.name)
+        clusters = console.clusters_of(request)
+        name = request.query_params.get("cluster", clusters.first.name)
         spelling = _SPELLINGS.get(request.query_params.get("names", ""))
-        cluster = console.clusters.by_name.get(name)
+        cluster = clusters.by_name.get(name)
         if cluster is None or spelling is None:
             return PlainTextResponse("There is no such cluster, or no such spelling of names.\n", 404)
         # Its samples name every topic and group.
@@ -247,6 +248,9 @@ def ready(console: Console) -> Callable[[Request], Awaitable[Response]]:
     """`/health/ready`: every cluster has answered, and its last round did not fail."""
 
     async def answer(_: Request) -> Response:
+        if console.logins is not None:
+            # Nothing is asked of the clusters before somebody signs in.
+            return JSONResponse({"ready": True, "problems": {}})
         problems = {
             name: each.state.problem or "not sampled yet"
             for name, each in console.clusters.by_name.items()

@@ -35,7 +35,7 @@ def values(view: View) -> Values:
     menu = view.page.menu if view.page is not None else ""
     main = [
         Entry("overview", "Overview", view.url(""), key="o"),
-        Entry("topics", "Topics", view.url("topics"), num(_shown_topics(view)), "t"),
+        Entry("topics", "Topics", view.url("topics"), num(len(state.own_topics)), "t"),
         Entry("groups", "Groups", view.url("groups"), num(len(state.groups)), "g"),
     ]
     cluster = [
@@ -55,21 +55,18 @@ def values(view: View) -> Values:
         "menu": menu,
         "main_entries": main,
         "cluster_entries": cluster,
-        "clusters": list(view.console.clusters.by_name),
+        "clusters": list(view.clusters.by_name),
         "cluster_name": view.cluster.name,
         "principal": view.principal,
-        "signed_in": view.console.sessions.users is not None,
+        "signed_in": view.console.sessions.asks,
         "token": view.console.sessions.token(view.console.key_of(view.request)),
         "is_live": bool(view.page is not None and view.page.live),
         "old": age_s > _OLD_S,
         "age_s": age_s,
+        "hanging": view.cluster.hanging(),
         "version": __version__,
         "read_only": view.principal.read_only,
     }
-
-
-def _shown_topics(view: View) -> int:
-    return sum(not topic.internal for topic in view.state.topics.values())
 
 
 @dataclass(frozen=True, slots=True)

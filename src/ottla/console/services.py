@@ -10,6 +10,7 @@ import json
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -23,10 +24,13 @@ REGISTRY: Final = "schema.registry.url"
 REGISTRY_USER: Final = "basic.auth.user.info"
 CONNECT: Final = "connect.url"
 APPLICATIONS: Final = "ottla.applications"
+PROMETHEUS: Final = "prometheus.url"
 Answer: TypeAlias = Any
 """The JSON of a service beside the cluster. Its reader catches what another program may answer instead."""
 
 _TIMEOUT_S: Final = 10.0
+_SHORT_S: Final = 3.0
+"""For what is only a part of a page."""
 _MOST_BYTES: Final = 16 << 20
 
 
@@ -47,9 +51,10 @@ class Service:
     url: str
     """Without the user and the password."""
     user_info: str = field(default="", repr=False)
+    timeout_s: float = _TIMEOUT_S
 
     @classmethod
-    def at(cls, kind: str, text: str, user_info: str = "") -> Service:
+    def at(cls, kind: str, text: str, user_info: str = "", timeout_s: float = _TIMEOUT_S) -> Service:
         """The service of an address like `http://user:password@host:port`; ApiException for anything else."""
         parts = urlsplit(text.strip() if "://" in text else f"http://{text.strip()}")
         try:
@@ -65,7 +70,7 @@ class Service:
             user_info = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         place = f"{host}:{port}" if port else host
-        return cls(kind, f"{parts.scheme}://{place}{parts.path.rstrip('/')}", user_info)
+        return cls(kind, f"{parts.scheme}://{place}{parts.path.rstrip('/')}", user_info, timeout_s)
 
     def ask(self, method: str, path: str, body: Json = None) -> Answer:
         """The answer to a request; ServiceProblem with the service's own sentence if it refuses."""
@@ -74,9 +79,11 @@ class Service:
         connection: http.client.HTTPConnection
         if parts.scheme == "https":
             context = ssl.create_default_context()
-            connection = http.client.HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S, context=context)
+            connection = http.client.HTTPSConnection(
+                host, parts.port, timeout=self.timeout_s, context=context
+            )
         else:
-            connection = http.client.HTTPConnection(host, parts.port, timeout=_TIMEOUT_S)
+            connection = http.client.HTTPConnection(host, parts.port, timeout=self.timeout_s)
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if self.user_info:
             headers["Authorization"] = f"Basic {base64.b64encode(self.user_info.encode()).decode()}"
@@ -122,18 +129,30 @@ class Services:
     connect: Service | None = None
     applications: tuple[str, ...] = ()
     """Directories of applications, and addresses of their status."""
+    prometheus: Service | None = None
+    data: Path | None = None
+    """A broker's directory on this machine."""
 
     @classmethod
     def of(
-        cls, target: Target, registry: str = "", connect: str = "", applications: Sequence[str] = ()
+        cls,
+        target: Target,
+        registry: str = "",
+        connect: str = "",
+        applications: Sequence[str] = (),
+        prometheus: str = "",
+        data: Path | None = None,
     ) -> Services:
         """The services that a profile names; those of the command come first."""
         own: Mapping[str, str] = target.properties
         registry = (registry or own.get(REGISTRY, "")).partition(",")[0]
         connect = (connect or own.get(CONNECT, "")).partition(",")[0]
+        prometheus = prometheus or own.get(PROMETHEUS, "")
         more = [each.strip() for each in own.get(APPLICATIONS, "").split(",") if each.strip()]
         return cls(
             Service.at("schema registry", registry, own.get(REGISTRY_USER, "")) if registry else None,
             Service.at("Connect worker", connect) if connect else None,
             (*applications, *more),
+            Service.at("Prometheus", prometheus, timeout_s=_SHORT_S) if prometheus else None,
+            data,
         )

@@ -33,6 +33,8 @@ class ConsoleSettings:
     users: Path | None = None
     masks: Path | None = None
     audit: Path | None = None
+    login: str = ""
+    """`kafka`: people sign in with their users of the cluster."""
     read_only: bool = False
     open_to_all: bool = False
     """`--no-auth`: an address beyond this machine, without users."""
@@ -40,6 +42,9 @@ class ConsoleSettings:
     registry: str = field(default="", repr=False)
     connect: str = field(default="", repr=False)
     applications: tuple[str, ...] = ()
+    prometheus: str = field(default="", repr=False)
+    data: Path | None = None
+    """A broker's directory on this machine: its file names tell where segments begin."""
     snapshots: Path | None = None
     """A directory of cluster snapshots that Compare offers."""
 

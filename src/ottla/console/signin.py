@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from ottla.console.forms import read_form
-from ottla.console.security.roles import Forbidden
+from ottla.console.security.roles import EVERYTHING, Forbidden, Principal
 from ottla.console.security.sessions import COOKIE, LASTS_S, PLAIN_COOKIE
 from ottla.console.web import NotFound
 from ottla.errors import ApiException, ErrorCode
@@ -18,10 +18,11 @@ from ottla.errors import ApiException, ErrorCode
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from ottla.admin.settings import ClusterSettings
     from ottla.console.app import Console
-    from ottla.console.security.roles import Principal
 
 _SLOWLY = "Too many attempts failed. Wait a minute, then try again."
+_FULL = "Too many people are signed in. Try again later."
 _WRONG = "The name or the password is wrong."
 _STATE = "ottla-oidc"
 
@@ -62,28 +63,46 @@ def routes(console: Console) -> list[Route]:
         to = _there(values.get("to", "/"))
         sessions, users = console.sessions, console.sessions.users
         address = request.client.host if request.client else ""
-        if users is None:
+        if not sessions.asks:
             return RedirectResponse(to, 303)
         if not sessions.token_fits(None, values.get("token", "")):
             raise Forbidden("This form is too old: load the page again.")
         sources = f"address {address}", f"name {name}"
         if sessions.must_wait(*sources):
             return form(request, to, _SLOWLY, 429)
-        principal = await asyncio.to_thread(users.check, name, password)
+        own: dict[str, ClusterSettings] = {}
+        if users is not None:
+            principal = await asyncio.to_thread(users.check, name, password)
+        else:
+            if console.logins is None or console.logins.full:
+                return form(request, to, _FULL, 429)
+            try:
+                own = await console.logins.check(name, password)
+            except ApiException as error:
+                return form(request, to, error.message, 503)
+            principal = Principal(name, (EVERYTHING,), console.settings.read_only) if own else None
         if principal is None:
             sessions.note_failure(*sources)
             console.audit.note(name[:100], "sign in", "", "", "refused", address=address)
             return form(request, to, _WRONG, 403)
         console.audit.note(principal.name, "sign in", "", "", address=address)
         response = RedirectResponse(to, 303)
-        enter(request, response, principal)
+        enter(request, response, principal, own)
         return response
 
-    def enter(request: Request, response: Response, principal: Principal) -> None:
+    def enter(
+        request: Request,
+        response: Response,
+        principal: Principal,
+        own: dict[str, ClusterSettings] | None = None,
+    ) -> None:
         secure = is_secure(request)
+        key = console.sessions.open(principal)
+        if own and console.logins is not None:
+            console.logins.enter(key, own)
         response.set_cookie(
             COOKIE if secure else PLAIN_COOKIE,
-            console.sessions.open(principal),
+            key,
             max_age=int(LASTS_S),
             path="/",
             secure=secure,
@@ -136,6 +155,8 @@ def routes(console: Console) -> list[Route]:
         if not console.sessions.token_fits(key, values.get("token", "")):
             raise Forbidden("This form is too old: load the page again.")
         console.sessions.close(key)
+        if console.logins is not None:
+            await console.logins.leave(key)
         response = RedirectResponse("/signin", 303)
         for name, secure in ((COOKIE, True), (PLAIN_COOKIE, False)):
             response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="strict")

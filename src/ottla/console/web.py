@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from ottla.console.app import Console
-    from ottla.console.clusters import OpenCluster
+    from ottla.console.clusters import OpenCluster, OpenClusters
     from ottla.console.sampler.state import ClusterState, GroupState, TopicState
     from ottla.console.security.roles import Principal
 
@@ -49,6 +49,11 @@ class View:
     principal: Principal
     cluster: OpenCluster
     page: Page | None = None
+
+    @property
+    def clusters(self) -> OpenClusters:
+        """All clusters of whoever asks."""
+        return self.console.clusters_of(self.request)
 
     @property
     def state(self) -> ClusterState:
@@ -91,7 +96,7 @@ class View:
     def seer(self, kind: str) -> Callable[[str], bool]:
         """Whether the principal may see a topic or group by its name; quick for lists of thousands."""
         if self.principal.may_everywhere(SEE, self.cluster.name):
-            return lambda name: True
+            return sees_all
         return lambda name: self.may(SEE, f"{kind}:{name}")
 
     def require(self, verb: str, resource: str = "cluster") -> None:
@@ -112,6 +117,11 @@ class View:
         if found is None:
             raise NotFound(f"There is no group '{name}' in {self.cluster.name}.")
         return found
+
+
+def sees_all(name: str) -> bool:
+    """What `View.seer` gives to a principal that may see everything."""
+    return True
 
 
 def whole(text: str, name: str, low: int = 0, high: int = 2**63 - 1) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 from markupsafe import Markup
 
 from ottla.console.draw.spark import path, thin
+from ottla.console.sampler.why import span
 
 _WIDTH, _HEIGHT = 560, 150
 _POINTS: Final = 140
@@ -56,7 +57,7 @@ def time_chart(
         for index, (name, _) in enumerate(shown)
     )
     span_s = longest * step_s
-    from_text = f"{span_s / 60:.0f} min ago" if span_s >= 90 else f"{span_s:.0f} s ago"
+    from_text = f"{span_s:.0f} s ago" if span_s < 90 else f"{span(span_s)} ago"
     return Markup(
         '<figure class="chart"><figcaption>{title}</figcaption><div class="plot">'
         '<svg viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{title}: {summary}">'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 _WIDTH, _HEIGHT, _POINTS = 84, 20, 30
 
@@ -38,9 +38,11 @@ def sparkline(values: Sequence[float], label: str = "") -> Markup:
     """A line without axes; nothing is drawn while there are fewer than two values."""
     thinned = thin(values, _POINTS)
     line = path(thinned, _WIDTH, _HEIGHT) if len(thinned) > 1 else f"M0 {_HEIGHT - 1}L{_WIDTH} {_HEIGHT - 1}"
+    # A hundred of them stand on a page: the only text of strangers is the label.
+    said = escape(label or "the last ten minutes")
     return Markup(
-        '<svg class="spark" viewBox="0 0 {} {}" role="img" aria-label="{}"><path d="{}"/></svg>'
-    ).format(_WIDTH, _HEIGHT, label or "the last ten minutes", line)
+        f'<svg class="spark" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{said}"><path d="{line}"/></svg>'
+    )
 
 
 def meter(share: float, label: str, tone: str = "") -> Markup:

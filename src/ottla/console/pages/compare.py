@@ -105,7 +105,7 @@ async def _other(view: View, name: str) -> Snapshot:
             return await view.cluster.run(_read, folder, wanted)
         except (OSError, ValueError, RecursionError) as error:
             raise BadInput(f"The snapshot {wanted[:80]} cannot be read: {error}.") from None
-    other = view.console.clusters.by_name.get(name)
+    other = view.clusters.by_name.get(name)
     if other is None or not view.principal.may(SEE, name, "cluster"):
         raise NotFound(f"There is no cluster '{name[:80]}' here.")
     other.sampler.touch()
@@ -119,7 +119,7 @@ async def _other(view: View, name: str) -> Snapshot:
 @page("/compare", "compare.html", menu="compare")
 async def compare(view: View) -> Values:
     """Two clusters side by side; only what differs."""
-    others = [name for name in view.console.clusters.by_name if name != view.cluster.name]
+    others = [name for name in view.clusters.by_name if name != view.cluster.name]
     others = [name for name in others if view.principal.may(SEE, name, "cluster")]
     files = _files(view.console.settings.snapshots)
     choice = view.text("with")

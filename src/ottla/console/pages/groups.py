@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.admin.groups import Group
 from ottla.admin.transactions import describe_producers
+from ottla.console import prometheus
 from ottla.console.pages.topic import topic_settings
 from ottla.console.reader import records as reading
 from ottla.console.reader.decode import show
@@ -148,6 +149,13 @@ async def group(view: View) -> Values:
         "places": places(view, found, facts, owners),
         "lag_lines": [("lag", found.history.recent.values() if found.history else [0.0])],
         "show_lag": num,
+        "week": await prometheus.week(
+            view,
+            prometheus.group_lag(found.group_id),
+            "lag",
+            "Lag in records, a week, from Prometheus",
+            num,
+        ),
         "may_reset": view.may(RESET, f"group:{found.group_id}"),
         "crumbs": [("Groups", view.url("groups"))],
         "commands": [

@@ -94,6 +94,7 @@ async def log(view: View) -> Values:
     fetched = (await reader.fetch(topic.name, {number: low}))[number]
     committed = (await reader.fetch(topic.name, {number: low}, committed=True))[number]
     rows = batch_rows(fetched.batches[:_SHOWN], list(committed.aborted), -1)
+    segments = await view.cluster.segments.of(topic.name, number, topic.leaders[number])
     following = rows[-1].header.next_offset if rows else end
     span = max(end - start, 1)
     return {
@@ -108,6 +109,8 @@ async def log(view: View) -> Values:
         "following": following if following < end else None,
         "before": max(low - 2000, start) if low > start else None,
         "widths": _widths(rows),
+        "segments": segments,
+        "borders": {each.base: each for each in segments},
         "commands": [
             f"ottla dump-log --files {topic.name}-{number}/00000000000000000000.log",
         ],

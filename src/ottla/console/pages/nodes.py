@@ -126,7 +126,7 @@ async def node(view: View) -> Values:
 async def node_settings(view: View) -> Values:
     """The settings of a broker: what is set first, and where it differs from the other brokers."""
     base = _base(view, "settings")
-    wanted = [each.node_id for each in view.state.nodes.values() if each.answers and not each.fenced]
+    wanted = view.cluster.answering()
     number = base["node"].node_id
     found = await view.cluster.call(_settings, sorted({number, *wanted[:10]}))
     others = {name: {entries.get(name) for entries in found.values()} for name in found[number]}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from ottla.console import prometheus
 from ottla.console.draw.chart import time_chart
 from ottla.console.pages.topic import base_values
 from ottla.console.reader import records as reading
@@ -90,5 +91,12 @@ async def numbers(view: View) -> Values:
         "keys": [("null" if key is None else show(key).line[:80], share) for key, share in sample.keys],
         "recent": time_chart([("records/s", recent)], "Records per second, ten minutes", short),
         "day": time_chart([("records/s", day)], "Records per second, a day", short, 300.0),
+        "week": await prometheus.week(
+            view,
+            prometheus.messages_in(topic.name),
+            "records/s",
+            "Records per second, a week, from Prometheus",
+            short,
+        ),
         "largest": max(topic.sizes, default=0),
     }

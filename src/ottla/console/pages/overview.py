@@ -29,7 +29,6 @@ async def overview(view: View) -> Values:
         group for group in state.groups.values() if everything or view.may(SEE, f"group:{group.group_id}")
     ]
     behind = sorted(seen, key=lambda group: -group.lag)
-    headless, lacking = state.trouble()
     return {
         "findings": findings,
         "worst": worst,
@@ -37,7 +36,7 @@ async def overview(view: View) -> Values:
         "behind": _worst_first(behind)[:_GROUPS],
         "lines": busiest(view),
         "size_lines": [("bytes", state.byte_rate.recent.values())],
-        "in_trouble": headless + lacking,
+        "in_trouble": state.headless + state.lacking,
         "partitions": sum(topic.partitions for topic in state.topics.values()),
         "replicas": max((topic.replication for topic in state.topics.values()), default=0),
         "led": _led(state),

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from ottla.admin.connection import ConnectionFailed
 from ottla.admin.record_filter import FilterError, parse_filter
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import parse_since
 from ottla.console.pages.topic import base_values
 from ottla.console.reader import records as reading
+from ottla.console.reader.connection import DOES_NOT_ANSWER
 from ottla.console.reader.decode import FORMATS, Shown, pretty, show, show_record
 from ottla.console.reader.records import Found, Seen
 from ottla.console.security.audit import reading as reading_of
@@ -29,6 +31,12 @@ POSITIONS: Final = (
     ("time", "From a time"),
     ("offset", "From an offset"),
 )
+SLICE_S: Final = 0.4
+"""How long a search takes before the page shows how far it got."""
+_WINDOW_BYTES: Final = 32 << 20
+_WINDOW_BY_BYTES: Final = 200_000
+_WINDOW_BY_RECORD: Final = 50_000
+"""A condition looks at each record, a text only at batches."""
 _MAX_FIND: Final = 500
 _MIN_NEEDLE: Final = 3
 _NEIGHBOURS: Final = 3
@@ -160,29 +168,63 @@ def partitions_of(view: View, count: int) -> list[int]:
     return found
 
 
+async def reachable(view: View, topic: str, partitions: list[int]) -> list[int]:
+    """The partitions whose leaders do not hang. ApiException with the brokers' addresses if none is left."""
+    hanging = await view.cluster.reader.unreachable(topic)
+    found = [number for number in partitions if number not in hanging]
+    if partitions and not found:
+        raise ConnectionFailed(hanging[partitions[0]].address, TimeoutError(DOES_NOT_ANSWER))
+    return found
+
+
+async def left_out(view: View, topic: str) -> str:
+    """Which partitions cannot be read because their leaders hang, in words."""
+    hanging = await view.cluster.reader.unreachable(topic)
+    if not hanging:
+        return ""
+    brokers = ", ".join(sorted({f"{node.id} ({node.address})" for node in hanging.values()}))
+    numbers = ", ".join(map(str, sorted(hanging)[:20])) + (" ..." if len(hanging) > 20 else "")
+    return f"Without the partitions {numbers}: broker {brokers} does not answer."
+
+
 class _Looking(TypedDict):
     """What all ways of looking for records take."""
 
     wanted: reading.Wanted | None
     needles: Sequence[bytes]
+    seconds: float
+
+
+def _window(view: View, by_bytes: bool) -> int:
+    """How many offsets of a partition a search looks through at once: some megabytes, a fraction of a second."""
+    topic = view.topic()
+    each = max(topic.size / max(topic.records, 1), 1)
+    return int(min(_WINDOW_BYTES / each, _WINDOW_BY_BYTES if by_bytes else _WINDOW_BY_RECORD))
 
 
 async def find(view: View, topic: str, count: int, rows: int) -> tuple[Found, Condition, str]:
     """The records that the query asks for; the third value says in which direction the next page goes."""
     reader = view.cluster.reader
     wanted = condition(view, topic)
-    partitions = partitions_of(view, count)
-    options: _Looking = {"wanted": wanted.wanted, "needles": wanted.needles}
+    partitions = await reachable(view, topic, partitions_of(view, count))
+    # The page comes soon, and goes on by itself while it shows what was found.
+    seconds = SLICE_S if view.request.headers.get("accept", "").startswith("text/html") else reading.SCAN_S
+    options: _Looking = {"wanted": wanted.wanted, "needles": wanted.needles, "seconds": seconds}
+    window = _window(view, bool(wanted.needles)) if view.text("q") or view.text("filter") else 0
     at = view.text("at", "newest")
     cursor = view.text("cursor")
     if cursor:
         place = reading.parse_cursor(cursor, count)
+        place = {number: place[number] for number in await reachable(view, topic, list(place))}
         if at == "newest":
-            found = await reading.newest(reader, topic, list(place), rows, before=place, **options)
+            found = await reading.newest(
+                reader, topic, list(place), rows, before=place, window=window, **options
+            )
             return found, wanted, "older"
         return await reading.forward(reader, topic, place, rows, **options), wanted, "newer"
     if at == "newest":
-        return await reading.newest(reader, topic, partitions, rows, **options), wanted, "older"
+        found = await reading.newest(reader, topic, partitions, rows, window=window, **options)
+        return found, wanted, "older"
     if at == "time":
         try:
             moment = parse_since(view.text("since", "1h"))
@@ -241,6 +283,7 @@ async def records(view: View) -> Values:
         "how": how,
         "formats": FORMATS,
         "problem": problem,
+        "left_out": await left_out(view, topic.name),
         "found": found,
         "more": more,
         "direction": direction,

@@ -67,7 +67,7 @@ def _rows(cluster: Cluster, brokers: list[int]) -> list[Row]:
 @page("/transactions", "transactions.html", live=("rows",), menu="transactions")
 async def transactions(view: View) -> Values:
     """The list, oldest open one first."""
-    brokers = [node.node_id for node in view.state.nodes.values() if node.answers and not node.fenced]
+    brokers = view.cluster.answering()
     supported = await view.cluster.call(lambda cluster: cluster.supports(ApiKey.LIST_TRANSACTIONS))
     return {
         "supported": supported,

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="WireResponse")
 
 MAX_RESPONSE_BYTES: Final = 64 << 20
+DOES_NOT_ANSWER: Final = "it accepts connections and does not answer"
+"""Why a broker that hangs is not asked."""
 _GREETING_VERSION: Final = 3
+_BUFFER_BYTES: Final = 1 << 20
+"""So much is read ahead of what is asked for: the answers are large."""
 _POOL_FROM_BYTES: Final = 256 << 10
 """Longer answers are decoded in a thread."""
 
@@ -53,9 +57,13 @@ class AsyncConnection:
         """Connect, agree on versions, and log in."""
         self = cls(node, settings)
         try:
-            async with asyncio.timeout(settings.request_timeout_s):
+            async with asyncio.timeout(settings.connect_timeout_s or settings.request_timeout_s):
                 self._reader, self._writer = await asyncio.open_connection(
-                    node.host, node.port, ssl=tls, server_hostname=node.host if tls else None
+                    node.host,
+                    node.port,
+                    ssl=tls,
+                    server_hostname=node.host if tls else None,
+                    limit=_BUFFER_BYTES,
                 )
                 await self._greet()
                 if settings.security.uses_sasl:
@@ -146,4 +154,5 @@ class AsyncConnection:
     def close(self) -> None:
         self.closed = True
         if self._writer is not None:
-            self._writer.close()
+            # At once, also where a request waits to be written: nobody waits for its answer any more.
+            self._writer.transport.abort()

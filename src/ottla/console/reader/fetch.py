@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ottla.admin.connection import Node
-from ottla.console.reader.connection import AsyncConnection
+from ottla.admin.connection import ConnectionFailed, Node
+from ottla.console.reader.connection import DOES_NOT_ANSWER, AsyncConnection
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId, TopicName
 from ottla.records.batch import BatchHeader, check_crc, iter_batches
@@ -68,6 +68,8 @@ class Reader:
         self._shared: dict[Node, AsyncConnection] = {}
         self._leaders: dict[str, tuple[float, dict[int, Node]]] = {}
         self._slots = asyncio.Semaphore(MAX_READERS)
+        self.hangs: Callable[[str, int], bool] = lambda host, port: False
+        """Whether a broker is known to hold connections open without answering."""
         self.shower: Shower | None = None
         """Decodes keys and values with schema ids, where the cluster has a schema registry."""
 
@@ -80,7 +82,22 @@ class Reader:
         """A connection that its caller closes."""
         return await AsyncConnection.open(node, self._settings, self._settings.security.tls_context())
 
+    def cut(self, host: str, port: int) -> None:
+        """End what waits for a broker."""
+        for node in [each for each in self._shared if (each.host, each.port) == (host, port)]:
+            self._shared.pop(node).close()
+
+    async def unreachable(self, topic: str) -> dict[int, Node]:
+        """The partitions whose leaders hang, with those leaders."""
+        return {
+            number: node
+            for number, node in (await self.leaders(topic)).items()
+            if self.hangs(node.host, node.port)
+        }
+
     async def _connection(self, node: Node) -> AsyncConnection:
+        if self.hangs(node.host, node.port):
+            raise ConnectionFailed(node.address, TimeoutError(DOES_NOT_ANSWER))
         known = self._shared.get(node)
         if known is None or known.closed:
             known = self._shared[node] = await self.connect(node)
@@ -88,9 +105,10 @@ class Reader:
 
     async def _any(self) -> AsyncConnection:
         failure: ApiException | None = None
-        for host, port in self._settings.bootstrap:
+        known = [Node(-1, host, port) for host, port in self._settings.bootstrap]
+        for node in [*known, *self._shared]:
             try:
-                return await self._connection(Node(-1, host, port))
+                return await self._connection(node)
             except ApiException as error:
                 failure = error
         raise failure or ApiException(ErrorCode.BROKER_NOT_AVAILABLE, "there is no bootstrap server")

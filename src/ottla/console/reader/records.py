@@ -21,6 +21,7 @@ from ottla.records.record import Header
 
 if TYPE_CHECKING:
     from ottla.records.batch import BatchHeader
+    from ottla.records.record import Record
     from ottla.schemas.show import Decoded, Shower
 
 MAX_COUNT: Final = 1_000
@@ -29,9 +30,15 @@ SCAN_S: Final = 2.0
 """How long one request searches before it answers with what it has, and where to go on."""
 UNPACKED_BYTES: Final = 32 << 20
 _FIRST_WINDOW: Final = 4
-"""Newest records are looked for in a window of this many times the records that are wanted; it doubles."""
+"""Newest records are looked for in a window of this many times the records that are wanted; it doubles ..."""
+_WINDOW_S: Final = 0.2
+"""... until looking through one takes this long."""
+_WHOLE_WINDOW_S: Final = 600.0
+"""A window is looked through whole: what a part of it holds is not known to be the newest."""
 
 Wanted = Callable[["Seen"], bool]
+Pieces = tuple[Fetched, Sequence[tuple[int, int]]]
+"""Fetched batches, and the aborted transactions among them."""
 
 
 @dataclass(slots=True)
@@ -68,6 +75,8 @@ class Found:
     bytes: int = 0
     complete: bool = True
     """Whether everything up to the ends was looked at."""
+    share: float = 1.0
+    """How much of the partitions has been looked at, by this reading and those before it."""
     starts: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
@@ -83,7 +92,7 @@ def unpack(
 ) -> list[Seen]:
     """The records of fetched batches from an offset on, with aborted and open ones marked. May take milliseconds.
 
-    Batches that contain none of the needles are passed over.
+    Batches, keys and values that contain none of the needles are passed over.
     """
     aborts = sorted(fetched.aborted if aborted is None else aborted, key=lambda each: each[1])
     within: set[int] = set()
@@ -103,6 +112,8 @@ def unpack(
                 control = parse_control_type(record.key).name
                 if control == "ABORT":
                     within.discard(header.producer_id)
+            elif needles and not _holds(record, needles):
+                continue
             if record.offset >= low:
                 found.append(
                     Seen(
@@ -120,6 +131,12 @@ def unpack(
                     )
                 )
     return found
+
+
+def _holds(record: Record, needles: Sequence[bytes]) -> bool:
+    """Whether one of the needles stands in the key or in the value."""
+    key, value = record.key or b"", record.value or b""
+    return any(needle in value or needle in key for needle in needles)
 
 
 def decode(records: list[Seen], shower: Shower | None) -> list[Seen]:
@@ -165,18 +182,61 @@ async def read_at(
     needles: Sequence[bytes] = (),
 ) -> tuple[Fetched, list[Seen]]:
     """What one partition holds from an offset on: the fetched batches and their records."""
-    fetched = (await reader.fetch(topic, {partition: offset}, partition_bytes=partition_bytes))[partition]
-    if fetched.error:
-        raise ApiException(fetched.error, f"{topic}-{partition} at {offset:,}: {fetched.error.name}")
-    aborted: Sequence[tuple[int, int]] = ()
-    if any(batch.header.is_transactional for batch in fetched.batches):
-        committed = await reader.fetch(
-            topic, {partition: offset}, partition_bytes=partition_bytes, committed=True
-        )
-        aborted = committed[partition].aborted
+    fetched, aborted = await _pieces(reader, topic, partition, offset, partition_bytes)
     return fetched, await asyncio.to_thread(
         unpack_decoded, topic, fetched, offset, aborted, needles, reader.shower
     )
+
+
+class Ahead:
+    """Reads partitions piece by piece, and asks for the next piece while this one is looked through."""
+
+    def __init__(self, reader: Reader, topic: str, needles: Sequence[bytes]) -> None:
+        self._reader = reader
+        self._topic = topic
+        self._needles = needles
+        self._asked: dict[int, tuple[int, asyncio.Task[Pieces]]] = {}
+
+    async def __aenter__(self) -> Ahead:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks = [task for _, task in self._asked.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def read(self, number: int, low: int, end: int) -> tuple[Fetched, list[Seen]]:
+        """What a partition holds from an offset on; the piece behind it is on its way afterwards."""
+        known = self._asked.pop(number, None)
+        if known is not None and known[0] == low:
+            fetched, aborted = await known[1]
+        else:
+            if known is not None:
+                known[1].cancel()
+            fetched, aborted = await _pieces(self._reader, self._topic, number, low)
+        following = fetched.batches[-1].header.next_offset if fetched.batches else end
+        if following < end:
+            task = asyncio.create_task(_pieces(self._reader, self._topic, number, following))
+            self._asked[number] = following, task
+        return fetched, await asyncio.to_thread(
+            unpack_decoded, self._topic, fetched, low, aborted, self._needles, self._reader.shower
+        )
+
+
+async def _pieces(
+    reader: Reader, topic: str, partition: int, offset: int, partition_bytes: int = 1 << 20
+) -> Pieces:
+    """The batches of a partition from an offset on, and which of their transactions were aborted."""
+    fetched = (await reader.fetch(topic, {partition: offset}, partition_bytes=partition_bytes))[partition]
+    if fetched.error:
+        raise ApiException(fetched.error, f"{topic}-{partition} at {offset:,}: {fetched.error.name}")
+    if not any(batch.header.is_transactional for batch in fetched.batches):
+        return fetched, ()
+    committed = await reader.fetch(
+        topic, {partition: offset}, partition_bytes=partition_bytes, committed=True
+    )
+    return fetched, committed[partition].aborted
 
 
 async def bounds(
@@ -209,31 +269,33 @@ async def forward(
         found.following[number] = max(offset, found.starts[number])
     deadline = time.monotonic() + seconds
     open_ = [number for number in cursor if found.following[number] < ends[number]]
-    while open_ and len(found.records) < count:
-        for number in list(open_):
-            low = found.following[number]
-            fetched, seen = await read_at(reader, topic, number, low, needles=needles)
-            if not fetched.batches:
-                open_.remove(number)
-                continue
-            found.bytes += sum(batch.header.size_in_bytes for batch in fetched.batches)
-            following = fetched.batches[-1].header.next_offset
-            found.looked_at += min(following, ends[number]) - low
-            for each in seen:
-                if each.offset >= ends[number]:
-                    break
-                if wanted is None or wanted(each):
-                    found.records.append(each)
-                    if len(found.records) >= count:
-                        following = each.offset + 1
+    async with Ahead(reader, topic, needles) as ahead:
+        while open_ and len(found.records) < count:
+            for number in list(open_):
+                low = found.following[number]
+                fetched, seen = await ahead.read(number, low, ends[number])
+                if not fetched.batches:
+                    open_.remove(number)
+                    continue
+                found.bytes += sum(batch.header.size_in_bytes for batch in fetched.batches)
+                following = fetched.batches[-1].header.next_offset
+                found.looked_at += min(following, ends[number]) - low
+                for each in seen:
+                    if each.offset >= ends[number]:
                         break
-            found.following[number] = max(following, low + 1)
-            if found.following[number] >= ends[number]:
-                open_.remove(number)
-            if len(found.records) >= count:
+                    if wanted is None or wanted(each):
+                        found.records.append(each)
+                        if len(found.records) >= count:
+                            following = each.offset + 1
+                            break
+                found.following[number] = max(following, low + 1)
+                if found.following[number] >= ends[number]:
+                    open_.remove(number)
+                if len(found.records) >= count or time.monotonic() > deadline:
+                    break
+            if time.monotonic() > deadline:
                 break
-        if time.monotonic() > deadline:
-            break
+    found.share = _share(found, {number: found.following[number] for number in cursor})
     found.complete = not open_
     return found
 
@@ -248,8 +310,12 @@ async def newest(
     needles: Sequence[bytes] = (),
     before: Mapping[int, int] | None = None,
     seconds: float = SCAN_S,
+    window: int = 0,
 ) -> Found:
-    """The newest records that are wanted, newest first. Windows double, so that gaps of compaction cost little."""
+    """The newest records that are wanted, newest first. Windows double, so that gaps of compaction cost little.
+
+    A search begins with a larger `window`: few of its records will be wanted.
+    """
     found = Found()
     found.starts, found.ends = await bounds(reader, topic, partitions)
     highs = {
@@ -259,10 +325,11 @@ async def newest(
     deadline = time.monotonic() + seconds
     lows = dict(highs)
     taken: list[Seen] = []
-    window = max(_FIRST_WINDOW * count // max(len(partitions), 1), count)
+    window = max(_FIRST_WINDOW * count // max(len(partitions), 1), count, window)
     pending = [number for number in partitions if highs[number] > found.starts[number]]
     have: dict[int, int] = dict.fromkeys(partitions, 0)
     while pending:
+        began = time.monotonic()
         for number in list(pending):
             low = max(lows[number] - window, found.starts[number])
             part = await forward(
@@ -273,7 +340,7 @@ async def newest(
                 wanted=wanted,
                 needles=needles,
                 until={number: lows[number]},
-                seconds=seconds,
+                seconds=_WHOLE_WINDOW_S,
             )
             taken += part.records
             found.looked_at += part.looked_at
@@ -282,18 +349,32 @@ async def newest(
             lows[number] = low
             if low <= found.starts[number] or have[number] >= count:
                 pending.remove(number)
-        window *= 2
+            if time.monotonic() > deadline:
+                break
+        if time.monotonic() - began < _WINDOW_S:
+            window *= 2
         if time.monotonic() > deadline:
             break
     taken.sort(key=lambda each: (each.timestamp, each.offset), reverse=True)
     found.records = taken[:count]
-    # The next page begins below what is shown; partitions of which nothing is shown stay where they were.
-    found.following = dict(lows) if not found.records else dict(highs)
+    # The next page begins below what was looked at, or below what is shown of a partition that has more.
+    cut = {each.partition for each in taken[count:]}
+    found.following = {number: highs[number] if number in cut else lows[number] for number in partitions}
     for each in found.records:
-        found.following[each.partition] = min(found.following[each.partition], each.offset)
+        if each.partition in cut:
+            found.following[each.partition] = min(found.following[each.partition], each.offset)
     left = len(taken) <= count and all(lows[number] <= found.starts[number] for number in partitions)
     found.complete = left
+    reached = {number: found.starts[number] + found.ends[number] - low for number, low in lows.items()}
+    found.share = _share(found, reached)
     return found
+
+
+def _share(found: Found, reached: Mapping[int, int]) -> float:
+    """How much of the partitions lies before the places that were reached."""
+    whole = sum(found.ends[number] - found.starts[number] for number in reached)
+    done = sum(max(offset - found.starts[number], 0) for number, offset in reached.items())
+    return min(done / whole, 1.0) if whole > 0 else 1.0
 
 
 def parse_cursor(text: str, partitions: int) -> dict[int, int]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from ottla.admin.connection import ConnectionFailed
+from ottla.admin.groups import CLASSIC, ListedGroup, list_groups_on
 from ottla.admin.log_dirs import describe_log_dirs
 from ottla.admin.quorum import describe_cluster, describe_quorum
 from ottla.admin.topics import describe_topic_page
@@ -21,6 +23,7 @@ from ottla.wire.messages import ListOffsetsRequest, OffsetFetchRequest
 if TYPE_CHECKING:
     from ottla.admin.cluster import Cluster
     from ottla.admin.partitions import Partition
+    from ottla.wire.messages import ListOffsetsResponse
 
 _logger = logging.getLogger(__name__)
 
@@ -100,21 +103,39 @@ def offsets(
     for leader, requests in questions.requests.items():
         if leader in silent:
             continue
-        for request in requests:
-            try:
-                answer = cluster.ask(request, leader)
-            except ApiException as error:
-                _logger.info("Broker %d does not answer ListOffsets: %s", leader, error.message)
-                silent.add(leader)
-                break
-            for each in answer.topics:
-                column = columns.get(each.name)
-                if column is None:
-                    continue
-                size = len(column)
-                for part in each.partitions:
-                    if not part.error_code and 0 <= part.partition_index < size:
-                        column[part.partition_index] = part.offset
+        try:
+            _ask_offsets(cluster, requests, leader, columns)
+        except ApiException as error:
+            _logger.info("Broker %d does not answer ListOffsets: %s", leader, error.message)
+            silent.add(leader)
+
+
+def _ask_offsets(
+    cluster: Cluster,
+    requests: Sequence[ListOffsetsRequest],
+    leader: int,
+    columns: Mapping[str, array[int]],
+) -> None:
+    try:
+        for answer in cluster.ask_each(requests, leader):
+            _put_offsets(answer, columns)
+    except ConnectionFailed as failure:
+        if failure.timed_out:
+            raise
+        # The broker was restarted since the last round: a new connection may do.
+        for answer in cluster.ask_each(requests, leader):
+            _put_offsets(answer, columns)
+
+
+def _put_offsets(answer: ListOffsetsResponse, columns: Mapping[str, array[int]]) -> None:
+    for each in answer.topics:
+        column = columns.get(each.name)
+        if column is None:
+            continue
+        size = len(column)
+        for part in each.partitions:
+            if not part.error_code and 0 <= part.partition_index < size:
+                column[part.partition_index] = part.offset
 
 
 def nodes(cluster: Cluster, known: Mapping[int, NodeState]) -> tuple[str, dict[int, NodeState]]:
@@ -187,30 +208,67 @@ def directories(
     return found
 
 
-def committed(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, dict[Partition, int]]:
+def groups(cluster: Cluster, silent: set[int]) -> list[ListedGroup]:
+    """All groups of the brokers that answer, by name; others become `silent`."""
+    found: dict[str, ListedGroup] = {}
+    for broker in list(cluster.nodes()):
+        if broker in silent:
+            continue
+        try:
+            listed = list_groups_on(cluster, broker).groups
+        except ConnectionFailed as error:
+            _logger.info("Broker %d does not answer ListGroups: %s", broker, error.message)
+            silent.add(broker)
+            continue
+        for each in listed:
+            kind = each.group_type.capitalize() or CLASSIC
+            found[each.group_id] = ListedGroup(each.group_id, kind, each.protocol_type, each.group_state)
+    return [found[name] for name in sorted(found)]
+
+
+def committed(
+    cluster: Cluster, by_coordinator: Mapping[int, Sequence[str]], silent: set[int]
+) -> dict[str, dict[Partition, int]]:
     """The committed offsets of many groups, a hundred groups in each request to their coordinator."""
     found: dict[str, dict[Partition, int]] = {}
-    kind = OffsetFetchRequest
-    for broker, names in cluster.coordinators(group_ids).items() if group_ids else ():
-        if (cluster.version_for(ApiKey.OFFSET_FETCH, broker) or 0) < _SEVERAL_GROUPS:
-            from ottla.admin.groups import committed_offsets
-
-            for name in names:
-                offsets_of = committed_offsets(cluster, name)
-                found[name] = {partition: each.offset for partition, each in offsets_of.items()}
+    for broker, names in by_coordinator.items():
+        if broker in silent:
             continue
-        for start in range(0, len(names), GROUPS_PER_REQUEST):
-            groups = [
+        try:
+            found |= _committed_on(cluster, broker, names)
+        except ConnectionFailed as error:
+            _logger.info("Broker %d does not answer OffsetFetch: %s", broker, error.message)
+            silent.add(broker)
+    return found
+
+
+def _committed_on(cluster: Cluster, broker: int, names: Sequence[str]) -> dict[str, dict[Partition, int]]:
+    found: dict[str, dict[Partition, int]] = {}
+    kind = OffsetFetchRequest
+    if (cluster.version_for(ApiKey.OFFSET_FETCH, broker) or 0) < _SEVERAL_GROUPS:
+        from ottla.admin.groups import committed_offsets
+
+        for name in names:
+            offsets_of = committed_offsets(cluster, name)
+            found[name] = {partition: each.offset for partition, each in offsets_of.items()}
+        return found
+    requests = [
+        kind(
+            groups=[
                 kind.OffsetFetchRequestGroup(group_id=GroupId(name), topics=None)
                 for name in names[start : start + GROUPS_PER_REQUEST]
             ]
-            for group in cluster.ask(kind(groups=groups), broker, _TOPICS_BY_NAME).groups:
-                if group.error_code:
-                    continue
-                found[group.group_id] = {
-                    (topic.name, each.partition_index): each.committed_offset
-                    for topic in group.topics
-                    for each in topic.partitions
-                    if not each.error_code and each.committed_offset >= 0
-                }
+        )
+        for start in range(0, len(names), GROUPS_PER_REQUEST)
+    ]
+    for answer in cluster.ask_each(requests, broker, _TOPICS_BY_NAME):
+        for group in answer.groups:
+            if group.error_code:
+                continue
+            found[group.group_id] = {
+                (topic.name, each.partition_index): each.committed_offset
+                for topic in group.topics
+                for each in topic.partitions
+                if not each.error_code and each.committed_offset >= 0
+            }
     return found

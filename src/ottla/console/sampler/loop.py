@@ -63,6 +63,10 @@ class Sampler:
         if asleep or self._watchers:
             self._wake.set()
 
+    def awake(self) -> bool:
+        """Whether somebody has asked for a number within the last hour."""
+        return time.monotonic() - self._asked_s <= ASLEEP_AFTER_S
+
     def refresh(self) -> None:
         """Look at everything at once: something was changed."""
         self._full = True

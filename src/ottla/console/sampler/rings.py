@@ -44,7 +44,9 @@ class Ring:
             return []
         size = len(self._values)
         wanted = min(self._filled, count or size)
-        return [self._values[step % size] for step in range(self._last - wanted + 1, self._last + 1)]
+        first = (self._last - wanted + 1) % size
+        found = self._values[first : first + wanted].tolist()
+        return found + self._values[: wanted - len(found)].tolist()
 
     @property
     def newest_s(self) -> float:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.admin.configs import ask_configs
-from ottla.admin.groups import CLASSIC, CONSUMER, Group, describe_groups, list_groups
+from ottla.admin.connection import ConnectionFailed
+from ottla.admin.groups import CLASSIC, CONSUMER, Group, describe_groups
 from ottla.admin.partitions import EARLIEST, LATEST
 from ottla.console.sampler import ask, lag
 from ottla.console.sampler.rings import History
@@ -61,7 +62,7 @@ def take(cluster: Cluster, state: ClusterState, this: Round) -> None:
         _take_sizes(cluster, state, silent, this)
     if this.due(_POLICIES_EACH):
         _take_policies(cluster, state)
-    _take_groups(cluster, state, this)
+    _take_groups(cluster, state, this, silent)
     for node in state.nodes.values():
         node.answers = node.node_id not in silent
         if node.answers:
@@ -90,7 +91,7 @@ def _take_names(cluster: Cluster, state: ClusterState) -> None:
             old.leaders, old.replicas, old.isr = new.leaders, new.replicas, new.isr
             new = old
         fresh[name] = new
-    state.topics = fresh
+    state.set_topics(fresh)
     state.questions.clear()
 
 
@@ -103,7 +104,9 @@ def _take_offsets(cluster: Cluster, state: ClusterState, this: Round, silent: se
     for topic in state.topics.values():
         _put_ends(topic, ends[topic.name], this.moment_s)
         if starts is not None:
-            topic.starts, _ = _filled(starts[topic.name], topic.starts)
+            column, _ = _filled(starts[topic.name], topic.starts)
+            if column != topic.starts:
+                topic.starts = column
 
 
 def _ask_offsets(
@@ -181,10 +184,13 @@ def _take_sizes(cluster: Cluster, state: ClusterState, silent: set[int], this: R
     for topic in state.topics.values():
         before = topic.size
         known = bool(topic.sizes)
-        topic.sizes = _column(topic, sizes, topic.sizes)
+        column = _column(topic, sizes, topic.sizes)
+        if column != topic.sizes:
+            topic.sizes = column
         topic.disk = disk.get(topic.name, topic.disk)
         if known and state.taken_s and this.moment_s > state.sizes_s > 0:
             topic.byte_rate = max(topic.size - before, 0) / (this.moment_s - state.sizes_s)
+    state.disk = sum(topic.disk for topic in state.topics.values())
     state.sizes_s = this.moment_s
 
 
@@ -207,15 +213,18 @@ def _take_policies(cluster: Cluster, state: ClusterState) -> None:
                     state.topics[result.resource_name].compacted = "compact" in policy
 
 
-def _take_groups(cluster: Cluster, state: ClusterState, this: Round) -> None:
+def _take_groups(cluster: Cluster, state: ClusterState, this: Round, silent: set[int]) -> None:
     if this.due(_GROUPS_EACH):
         fresh: dict[str, GroupState] = {}
-        for each in list_groups(cluster):
+        for each in ask.groups(cluster, silent):
             group = state.groups.get(each.group_id)
             if group is None:
                 group = GroupState(each.group_id, each.type, each.protocol, each.state, seen_s=this.moment_s)
             group.kind, group.protocol, group.state = each.type, each.protocol, each.state
             fresh[each.group_id] = group
+        if silent:
+            # Groups whose coordinator does not answer are not listed, and are not gone.
+            fresh = dict(sorted((state.groups | fresh).items()))
         state.groups = fresh
         wanted = list(fresh)
     else:
@@ -226,11 +235,14 @@ def _take_groups(cluster: Cluster, state: ClusterState, this: Round) -> None:
         if state.groups[name].kind in (CLASSIC, CONSUMER, "Streams")
         and state.groups[name].protocol in ("", "consumer", "streams")
     ]
-    for name, offsets in ask.committed(cluster, readers).items():
+    by_coordinator = cluster.coordinators(readers) if readers else {}
+    for name, offsets in ask.committed(cluster, by_coordinator, silent).items():
         group = state.groups[name]
         group.committed = dict(sorted(offsets.items()))
         group.committed_s = this.moment_s
-    _describe(cluster, state, [name for name in readers if state.groups[name].kind != "Streams"])
+    for broker, names in by_coordinator.items():
+        if broker not in silent:
+            _describe(cluster, state, [name for name in names if state.groups[name].kind != "Streams"])
     # Of a large cluster, most rounds only look at the groups on the screen.
     for name in wanted:
         lag.note(state, state.groups[name], this.moment_s)
@@ -240,7 +252,11 @@ def _take_groups(cluster: Cluster, state: ClusterState, this: Round) -> None:
 
 def _describe(cluster: Cluster, state: ClusterState, names: list[str]) -> None:
     for start in range(0, len(names), _GROUPS_PER_REQUEST):
-        found = describe_groups(cluster, names[start : start + _GROUPS_PER_REQUEST])
+        try:
+            found = describe_groups(cluster, names[start : start + _GROUPS_PER_REQUEST])
+        except ConnectionFailed as error:
+            _logger.info("Groups are not described: %s", error.message)
+            return
         for name, described in found.items():
             if isinstance(described, Group):
                 group = state.groups[name]

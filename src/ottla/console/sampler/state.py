@@ -55,6 +55,9 @@ class TopicState:
     compacted: bool = False
     written_s: float = 0.0
     """When records came in last, as far as the sampler saw it."""
+    _counted: tuple[array[int], array[int], int] | None = None
+    """Starts, ends, and the records between them: columns are replaced and never changed."""
+    _weighed: tuple[array[int], int] | None = None
 
     @property
     def partitions(self) -> int:
@@ -62,13 +65,23 @@ class TopicState:
 
     @property
     def records(self) -> int:
-        return sum(
-            end - start for start, end in zip(self.starts, self.ends, strict=False) if end >= start >= 0
-        )
+        known = self._counted
+        if known is not None and known[0] is self.starts and known[1] is self.ends:
+            return known[2]
+        starts, ends = self.starts, self.ends
+        count = sum(end - start for start, end in zip(starts, ends, strict=False) if end >= start >= 0)
+        self._counted = starts, ends, count
+        return count
 
     @property
     def size(self) -> int:
-        return sum(each for each in self.sizes if each > 0)
+        known = self._weighed
+        if known is not None and known[0] is self.sizes:
+            return known[1]
+        sizes = self.sizes
+        total = sum(each for each in sizes if each > 0)
+        self._weighed = sizes, total
+        return total
 
     @property
     def headless(self) -> list[int]:
@@ -213,6 +226,14 @@ class ClusterState:
     byte_rate: History = field(default_factory=History)
     records_per_s: float = 0.0
     bytes_per_s: float = 0.0
+    own_topics: list[TopicState] = field(default_factory=list)
+    """The topics that are not Kafka's own, by name."""
+    headless: int = 0
+    """Partitions without a leader ..."""
+    lacking: int = 0
+    """... and partitions that lack a replica."""
+    disk: int = 0
+    """Bytes of all replicas of all topics."""
     topic_lags: dict[str, dict[str, int]] = field(default_factory=dict)
     """For each topic the groups that read it, and how many of its records each has not read."""
 
@@ -225,14 +246,12 @@ class ClusterState:
             for number in range(topic.partitions):
                 yield topic, number
 
-    @property
-    def disk(self) -> int:
-        return sum(topic.disk for topic in self.topics.values())
-
-    def trouble(self) -> tuple[int, int]:
-        """Partitions without a leader, and partitions that lack a replica."""
-        topics = self.topics.values()
-        return sum(len(each.headless) for each in topics), sum(len(each.lacking) for each in topics)
+    def set_topics(self, topics: dict[str, TopicState]) -> None:
+        """Take over topics, sorted by name, and what pages ask about all of them."""
+        self.topics = topics
+        self.own_topics = [each for each in topics.values() if not each.internal]
+        self.headless = sum(len(each.headless) for each in topics.values())
+        self.lacking = sum(len(each.lacking) for each in topics.values())
 
     def lag_of(self, topic: str) -> int | None:
         """The greatest lag of a group on a topic; None without groups."""

@@ -38,10 +38,17 @@ class Sessions:
 
     users: Users | None
     read_only: bool = False
+    needed: bool = False
+    """Whether everybody signs in although there is no file of users: the cluster knows them."""
     clock: Callable[[], float] = time.monotonic
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _by_key: OrderedDict[str, Session] = field(default_factory=OrderedDict, repr=False)
     _tries: OrderedDict[str, list[float]] = field(default_factory=OrderedDict, repr=False)
+
+    @property
+    def asks(self) -> bool:
+        """Whether people sign in."""
+        return self.users is not None or self.needed
 
     def open(self, principal: Principal) -> str:
         """A new session's key, for the cookie. A key that came with the request is never taken over."""
@@ -53,7 +60,7 @@ class Sessions:
 
     def find(self, key: str | None) -> Principal | None:
         """Who a cookie stands for."""
-        if self.users is None:
+        if not self.asks:
             return Principal("local", (EVERYTHING,), self.read_only)
         found = self._by_key.get(_digest(key)) if key else None
         if found is None or found.expires_s < self.clock():

@@ -41,6 +41,9 @@ class Brokers:
             ]
         )
 
+    def ask_each(self, requests, leader):
+        return (self.ask(request, leader) for request in requests)
+
     def forget_locations(self):
         self.refreshed = True
 
