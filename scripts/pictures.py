@@ -41,7 +41,8 @@ FLAGS = [
 WATCHED_S = 25
 PAGES = (
     "/", "/topics", "/topics/new", "/t/orders", "/t/orders/live", "/t/orders/partitions", "/t/orders/groups",
-    "/t/orders/settings", "/t/orders/log", "/t/orders?q=A-17&at=oldest", "/t/orders/change", "/t/orders/produce", "/t/orders/0/3", "/groups",
+    "/t/orders/settings", "/t/orders/log", "/t/orders?q=A-17&at=oldest", "/t/orders/change", "/t/orders/produce",
+    "/t/orders/0/3", "/groups",
     "/group?id=nightly-report", "/group/reset?id=nightly-report", "/nodes", "/nodes/1", "/nodes/1/settings",
     "/quorum", "/transactions", "/moves", "/access", "/t/orders/numbers", "/t/users/time?moment=5s&table=yes",
     "/compare", "/replay?id=nightly-report", "/pipelines", "/pipeline?id=word-count", "/quarantine",
