@@ -52,7 +52,7 @@ class View:
 
     @property
     def clusters(self) -> OpenClusters:
-        """All clusters of whoever asks."""
+        """All clusters that the request may ask."""
         return self.console.clusters_of(self.request)
 
     @property
