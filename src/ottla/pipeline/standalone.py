@@ -23,6 +23,11 @@ from ottla.pipeline.java import find_java
 
 _POLL_S: Final = 0.1
 _STOP_S: Final = 10.0
+_PORT_ATTEMPTS: Final = 3
+
+
+class _PortTaken(PipelineError):
+    """Another process listens where the master was to listen."""
 
 
 class MasterState(TypedDict):
@@ -49,7 +54,8 @@ class StandaloneCluster:
         directory: Path | None = None,
     ) -> None:
         self.host = host
-        self.port, self.web_port = _choose_ports(host, port, web_port)
+        self._asked = (port, web_port)
+        self.port, self.web_port = _choose_ports(host, *self._asked)
         self._workers = workers
         self._cores = cores
         self._memory = memory
@@ -68,14 +74,28 @@ class StandaloneCluster:
         return f"http://{self.host}:{self.web_port}"
 
     def start(self, timeout_s: float = 120.0) -> StandaloneCluster:
-        """Starts the processes and waits until the master knows all of its workers."""
+        """Starts the processes and waits until the master knows all of its workers.
+
+        Ports that were not asked for are chosen again when another process took them in the meantime.
+        """
         deadline = time.monotonic() + timeout_s
+        for attempts_left in reversed(range(_PORT_ATTEMPTS)):
+            try:
+                self._start_all(deadline, timeout_s)
+                break
+            except _PortTaken:
+                if not attempts_left or all(self._asked):
+                    raise
+                self.port, self.web_port = _choose_ports(self.host, *self._asked)
+        return self
+
+    def _start_all(self, deadline: float, timeout_s: float) -> None:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((self.host, self.port))
             except OSError as error:
-                raise PipelineError(
+                raise _PortTaken(
                     f"the master cannot listen on {self.host}:{self.port}: {error.strerror}"
                 ) from None
         self._start_process(
@@ -101,7 +121,6 @@ class StandaloneCluster:
         except BaseException:
             self.stop()
             raise
-        return self
 
     @property
     def _directory(self) -> Path:
@@ -120,6 +139,8 @@ class StandaloneCluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": self.host,
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+            # A master that moves on to the next port is not where its workers look for it.
+            "SPARK_MASTER_OPTS": f"{os.environ.get('SPARK_MASTER_OPTS', '')} -Dspark.port.maxRetries=0".strip(),
         }
         with (self._directory / f"{name}.log").open("ab") as log:
             self._processes.append(
@@ -149,9 +170,11 @@ class StandaloneCluster:
     def _check_running(self) -> None:
         for process in self._processes:
             if process.poll() is not None:
-                logs = sorted(self._directory.glob("*.log"))
-                last = "".join(f"\n{log.name}: {log.read_text().strip()[-500:]}" for log in logs)
-                raise PipelineError(f"a process of the Spark cluster ended with {process.returncode}:{last}")
+                logs = {log.name: log.read_text() for log in sorted(self._directory.glob("*.log"))}
+                last = "".join(f"\n{name}: {text.strip()[-500:]}" for name, text in logs.items())
+                taken = any("java.net.BindException" in text for text in logs.values())
+                kind = _PortTaken if taken else PipelineError
+                raise kind(f"a process of the Spark cluster ended with {process.returncode}:{last}")
 
     def executor_pids(self) -> list[int]:
         """The processes that the workers have started to run tasks."""

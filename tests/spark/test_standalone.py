@@ -1,0 +1,36 @@
+"""The processes of a standalone Spark cluster."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from ottla.pipeline import standalone
+from ottla.pipeline.failures import PipelineError
+from ottla.pipeline.standalone import StandaloneCluster
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+
+
+def test_a_port_that_was_taken_after_it_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    choose = standalone._choose_ports
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port: int = taken.getsockname()[1]
+        asked = [(port, 0), (0, port), (0, 0)]
+        monkeypatch.setattr(standalone, "_choose_ports", lambda host, *_: choose(host, *asked.pop(0)))
+        with StandaloneCluster(workers=1) as cluster:
+            assert asked == []
+            assert cluster.state()["aliveworkers"] == 1
+
+
+def test_a_port_that_was_asked_for_and_is_taken() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port: int = taken.getsockname()[1]
+        cluster = StandaloneCluster(workers=1, port=port, web_port=port)
+        with pytest.raises(PipelineError, match=f"the master cannot listen on 127.0.0.1:{port}"):
+            cluster.start()
