@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.pipeline import batch_log
 from ottla.pipeline.failures import PipelineError
 
 pytestmark = [
@@ -25,6 +26,14 @@ SEEN: defaultdict[str, set[tuple[Any, str]]] = defaultdict(set)
 
 def remember_batch(output: str, time: Any, rdd: Any) -> None:
     SEEN[output] |= {(time, value) for value in rdd.collect()}
+
+
+RELEASED = threading.Event()
+
+
+def collect_late(time: Any, rdd: Any) -> None:
+    RELEASED.wait(120)
+    remember_batch("late", time, rdd)
 
 
 class Results:
@@ -220,6 +229,46 @@ def test_a_receiver_stores_what_it_commits(context: Any, ottla_kafka: Any, name:
         got += results.get(timeout=120)
     assert sorted(got) == sorted((str(n), str(n)) for n in range(100))
     assert_all_committed(ottla_kafka, group, topic)
+
+
+def test_what_batches_in_the_queue_read_is_kept(
+    spark: Any, ottla_kafka: Any, name: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark plans batches while the output of an earlier one takes long."""
+    from pyspark.streaming import StreamingContext
+
+    from ottla.pipeline.dstream import KafkaUtils
+
+    monkeypatch.setattr(batch_log, "_LEAST_KEPT", 1)
+    RELEASED.clear()
+    topic, checkpoint = ottla_kafka.make(name("t"), 1), tmp_path / "checkpoint"
+    context = StreamingContext(spark.sparkContext, 0.25)
+    context.checkpoint(str(checkpoint))
+    stream = KafkaUtils.createStream(
+        context, ottla_kafka.bootstrap, name("group"), {topic: 1}, {"auto.offset.reset": "earliest"}
+    )
+    stream.foreachRDD(collect_late)
+
+    def newest(pattern: str) -> int:
+        """The greatest number in a file's name: of a receiver's block, or of a batch's time."""
+        return max((int(file.name.split("-")[-2:][0]) for file in checkpoint.glob(pattern)), default=-1)
+
+    def wait_for(pattern: str, number: int) -> None:
+        while newest(pattern) < number:
+            context.awaitTerminationOrTimeout(0.05)
+
+    context.start()
+    try:
+        for turn in range(2):
+            ottla_kafka.fill(topic, ((None, f"{turn}-{n}") for n in range(50)))
+            wait_for("ottla-ReceiverSource-*/000.000-*", turn)
+        wait_for("*-batches/*", newest("*-batches/*") + 3000)
+        RELEASED.set()
+        while len(SEEN["late"]) < 100:
+            context.awaitTerminationOrTimeout(0.05)
+    finally:
+        RELEASED.set()
+        context.stop(stopSparkContext=False, stopGraceFully=False)
 
 
 def test_a_secret_is_kept_out_of_the_checkpoint(

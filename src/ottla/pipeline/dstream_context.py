@@ -19,7 +19,7 @@ from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.jvm import java_context, java_streaming, jvm_root
 
 if TYPE_CHECKING:
-    from pyspark import RDD
+    from pyspark import RDD, SparkContext
     from pyspark.streaming import DStream, StreamingContext
 
     from ottla.pipeline.jvm import JavaObject
@@ -63,9 +63,18 @@ def running_context() -> JavaObject | None:
     return None if active is None else java_streaming(active)
 
 
-def remembered_ms(running: JavaObject) -> int:
-    """For how long Spark may ask for a batch again."""
-    return int(running.graph().getMaxInputStreamRememberDuration().milliseconds())
+def oldest_needed_ms(running: JavaObject, context: SparkContext, at_ms: int) -> int:
+    """The time of the oldest batch that Spark may ask for, when it plans the batch of `at_ms`.
+
+    Batches may wait in Spark's queue for any time. Each of them is computed from those that Spark remembers at its
+    time. The margin is for a checkpoint that is older than the queue.
+    """
+    pending = running.scheduler().getPendingTimes()
+    oldest_ms = at_ms
+    if int(pending.size()):
+        earlier = jvm_root(context).org.apache.spark.streaming.Time.ordering()
+        oldest_ms = min(at_ms, int(pending.min(earlier).milliseconds()))
+    return oldest_ms - 2 * int(running.graph().getMaxInputStreamRememberDuration().milliseconds())
 
 
 def checked_for_checkpoint(settings: Settings) -> Settings:

@@ -18,7 +18,7 @@ from ottla.pipeline.dstream_context import (
     Restorable,
     Settings,
     checked_for_checkpoint,
-    remembered_ms,
+    oldest_needed_ms,
     running_context,
     time_ms,
 )
@@ -78,7 +78,8 @@ class BatchSource(Restorable, ABC, Generic[B]):
                 found = self._new_batch(at_ms, tick.context, log.newest)
                 log.put(at_ms, found)
             if running is not None:
-                self._forgotten(log.forget(at_ms - 2 * remembered_ms(running)), log.newest)
+                before_ms = oldest_needed_ms(running, tick.context, at_ms)
+                self._forgotten(log.forget(before_ms), log.newest)
         return self._rdd(found, tick)
 
     def _opened_log(self) -> BatchLog[B]:
