@@ -9,6 +9,7 @@ import pytest
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic.state import ClassicState
 from ottla.errors import ApiException, ErrorCode
+from ottla.java_order import java_set_order
 from unit.coordinator.coordinator_rig import GroupRig, subscription
 
 
@@ -401,6 +402,11 @@ def test_a_stable_group_is_the_same_after_a_restart(rig: GroupRig) -> None:
     assert rig.heartbeat(members[2], rig.group().generation) == 0
     rig.clock.advance(11)
     assert rig.group().is_empty, "sessions run again after a restart"
+
+
+def test_members_are_described_in_the_order_of_kafkas_hash_map(rig: GroupRig) -> None:
+    names = rig.stable(7)
+    assert [member.member_id for member in described(rig).members] == java_set_order(names) != list(names)
 
 
 def test_unknown_groups_are_dead_or_not_found(rig: GroupRig) -> None:

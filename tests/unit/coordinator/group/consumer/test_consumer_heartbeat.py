@@ -249,6 +249,14 @@ def test_every_member_may_prefer_an_assignor() -> None:
     assert rig.shard.consumer.describe(GROUP).assignor_name == "range"
 
 
+def test_members_are_described_in_the_order_of_kafkas_hash_map() -> None:
+    rig = Rig({"foo": 2})
+    for name in ("member-1", "member-2"):
+        Member(rig, name, ["foo"]).join()
+    described = rig.shard.consumer.describe(GROUP)
+    assert [member.member_id for member in described.members] == ["member-2", "member-1"]
+
+
 # -- what is refused
 
 
