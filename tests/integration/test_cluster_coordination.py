@@ -234,8 +234,13 @@ def test_an_unfinished_transaction_is_aborted_by_the_next_coordinator(cluster: C
 def test_a_queue_goes_on_when_leaders_and_coordinators_are_killed(cluster: Cluster, topic: str) -> None:
     cluster.create_topic(topic, 3, configs={"min.insync.replicas": 2})
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    begin = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
-    group = ConfigResource(ResourceType.GROUP, topic, incremental_configs=[begin])
+    # A lock that ends while a busy machine keeps the consumer waiting would deliver its record again.
+    settings = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "60000"}
+    changes = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in settings.items()
+    ]
+    group = ConfigResource(ResourceType.GROUP, topic, incremental_configs=changes)
     admin.incremental_alter_configs([group])[group].result(PATIENCE_S)
     write(cluster, topic, range(300), 3)
     member = confluent_kafka.ShareConsumer(

@@ -79,8 +79,8 @@ def _assignment(partitions: list[int]) -> bytes:
 
 @pytest.fixture
 def members(start_broker) -> Iterator[list[Member]]:  # type: ignore[no-untyped-def]
-    # Long enough for all to be there, so that the group forms once.
-    broker = start_broker(settings={"group.initial.rebalance.delay.ms": 5000})
+    # Without a delay the group forms once, when all members that were given an id have joined.
+    broker = start_broker(settings={"group.initial.rebalance.delay.ms": 0})
     found = m.FindCoordinatorRequest(key_type=0, coordinator_keys=["many"])
     with RawClient(broker.host, broker.port) as client:
         while client.ask(found, 6).coordinators[0].error_code:
