@@ -71,8 +71,8 @@ test-fast: setup-spark  ## the tests that take under two minutes together
 test-faults: setup-spark  ## exactly once, the long form: 500,000 records, 20 processes killed, on Ottla and Apache Kafka
 	OTTLA_FAULT_RECORDS=500000 OTTLA_FAULT_KILLS=20 $(BIN)/python -m pytest tests/spark/test_pipeline_faults.py
 
-test-kafka-suite: setup $(KAFKA)  ## Apache Kafka's own cluster tests on Ottla, about an hour: make test-kafka-suite [ONLY=OffsetFetch] [CONTINUE=1]
-	PYTHONPATH=tests nice $(BIN)/python -m kafka_suite.run $(if $(CONTINUE),--continue) $(if $(ONLY),--only "$(ONLY)",--at-least 300)
+test-kafka-suite: setup $(KAFKA)  ## Apache Kafka's own cluster tests on Ottla, about an hour: make test-kafka-suite [ONLY=OffsetFetch] [CONTINUE=1] [JOBS=2]
+	PYTHONPATH=tests nice $(BIN)/python -m kafka_suite.run $(if $(CONTINUE),--continue) --jobs $(or $(JOBS),1) $(if $(ONLY),--only "$(ONLY)",--at-least 300)
 
 test-connect-suite: setup $(KAFKA)  ## Apache Kafka's own tests of Connect on Ottla: make test-connect-suite [ONLY=Offsets]
 	PYTHONPATH=tests nice $(BIN)/python -m kafka_suite.connect $(if $(ONLY),--only "$(ONLY)")

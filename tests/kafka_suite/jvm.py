@@ -22,6 +22,7 @@ _CONFIGURATION: Final = {
     "junit.jupiter.execution.timeout.testtemplate.method.default": "180 s",
     "junit.jupiter.execution.timeout.beforeeach.method.default": "120 s",
 }
+_running: Final[set[subprocess.Popen[bytes]]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +59,23 @@ def run_class(jvm: TestJvm, names: list[str], directory: Path, limit_s: float) -
     ]
     path = os.pathsep.join((str(_TESTS), os.environ.get("PYTHONPATH", ""))).strip(os.pathsep)
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": ""}
-    with (directory / "console.txt").open("w") as console:
+    with (
+        (directory / "console.txt").open("w") as console,
+        subprocess.Popen(command, env=environment, stdout=console, stderr=subprocess.STDOUT) as process,
+    ):
+        _running.add(process)
         try:
-            # The nodes end with the JVM, because it holds their standard input.
-            subprocess.run(
-                command,
-                env=environment,
-                stdout=console,
-                stderr=subprocess.STDOUT,
-                check=False,
-                timeout=limit_s,
-            )
+            process.wait(limit_s)
         except subprocess.TimeoutExpired:
             return False
+        finally:
+            # The nodes end with the JVM, because it holds their standard input.
+            process.kill()
+            _running.discard(process)
     return True
+
+
+def end_all() -> None:
+    """End the JVMs that run: the run itself is being ended."""
+    for process in list(_running):
+        process.kill()

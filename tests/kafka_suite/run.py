@@ -14,11 +14,12 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from kafka_suite.jars import cluster_tests, compiled
-from kafka_suite.jvm import TestJvm, run_class
+from kafka_suite.jvm import TestJvm, end_all, run_class
 from kafka_suite.report import Outcome, closing_line, read_reports, summary
 
 ROOT = Path(__file__).parents[2]
@@ -48,24 +49,35 @@ def by_outer_class(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def run_all(classes: dict[str, list[str]], jvm: TestJvm, reports: Path, limits: Limits) -> list[Outcome]:
-    """Run the classes one after another, and say after each how it went; finished ones are only read."""
+def run_all(
+    classes: dict[str, list[str]], jvm: TestJvm, reports: Path, limits: Limits, jobs: int = 1
+) -> list[Outcome]:
+    """Run the classes, some side by side, and say of each how it went; finished ones are only read."""
     end = time.monotonic() + limits.whole_s
     reasons = {} if jvm.listed is None else listed()
-    outcomes: list[Outcome] = []
-    for number, (name, selected) in enumerate(classes.items(), start=1):
+
+    def outcome(name: str, selected: list[str]) -> list[Outcome]:
         directory = reports / name
         if all(one in reasons for one in selected):
-            found = [Outcome(f"{one}#*", "", "skipped", 0.0, reasons[one]) for one in selected]
-        elif (directory / _FINISHED).exists():
-            found = read_reports(directory)
-        elif time.monotonic() >= end:
-            found = [Outcome(f"{name}#*", "", "failed", 0.0, "not reached: go on with --continue")]
-        else:
-            found = _run(name, selected, jvm, directory, limits.class_s)
-        outcomes += found
-        sys.stdout.write(f"{number}/{len(classes)} {name}: {closing_line(found)}\n")
-        sys.stdout.flush()
+            return [Outcome(f"{one}#*", "", "skipped", 0.0, reasons[one]) for one in selected]
+        if (directory / _FINISHED).exists():
+            return read_reports(directory)
+        if time.monotonic() >= end:
+            return [Outcome(f"{name}#*", "", "failed", 0.0, "not reached: go on with --continue")]
+        return _run(name, selected, jvm, directory, limits.class_s)
+
+    outcomes: list[Outcome] = []
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            results = pool.map(outcome, classes, classes.values())
+            for number, (name, found) in enumerate(zip(classes, results, strict=True), start=1):
+                outcomes += found
+                sys.stdout.write(f"{number}/{len(classes)} {name}: {closing_line(found)}\n")
+                sys.stdout.flush()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_all()
+            raise
     return outcomes
 
 
@@ -95,17 +107,19 @@ def main() -> None:
     parser.add_argument(
         "--limit", type=float, default=7200, metavar="SECONDS", help="then begin no other class"
     )
+    parser.add_argument("--jobs", type=int, default=1, help="how many classes run side by side")
     parser.add_argument("--at-least", type=int, default=0, help="how many tests must pass")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "kafka-suite")
     options = parser.parse_args()
-    # As an exception it also ends the JVM of the class that runs.
+    # As an exception it also ends the JVMs of the classes that run.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     reports = options.out / "reports"
     if not options.go_on:
         shutil.rmtree(reports, ignore_errors=True)
     classes = by_outer_class(name for name in cluster_tests() if re.search(options.only, name))
     jvm = TestJvm(compiled(options.out / "classes"), None if options.all else LISTED, options.method)
-    outcomes = run_all(classes, jvm, reports, Limits(options.class_limit, options.limit))
+    limits = Limits(options.class_limit, options.limit)
+    outcomes = run_all(classes, jvm, reports, limits, options.jobs)
     sys.stdout.write(summary(outcomes))
     passed = sum(outcome.state == "passed" for outcome in outcomes)
     failed = any(outcome.state == "failed" for outcome in outcomes)

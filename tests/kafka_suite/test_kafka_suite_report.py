@@ -66,6 +66,13 @@ def test_a_run_goes_on_with_the_classes_that_have_not_finished(tmp_path: Path, r
     assert ran == [["Endless"]]
 
 
+def test_classes_side_by_side_are_reported_in_their_order(tmp_path: Path, ran: list[list[str]]) -> None:
+    jvm, classes = TestJvm("", None), run.by_outer_class("ABCDEFGH")
+    alone = run.run_all(classes, jvm, tmp_path / "alone", run.Limits(60, 600))
+    assert run.run_all(classes, jvm, tmp_path / "beside", run.Limits(60, 600), jobs=4) == alone
+    assert len(ran) == 2 * len(classes)
+
+
 def test_a_run_begins_no_class_after_its_limit(tmp_path: Path, ran: list[list[str]]) -> None:
     outcomes = run.run_all({"A": ["A"]}, TestJvm("", None), tmp_path, run.Limits(60, 0))
     assert ran == []

@@ -39,6 +39,8 @@ final class BrokerFacade {
             .answer("lastAppliedOffset", arguments -> endOffset(cluster, node.id) - 1)
             .of(MetadataLoader.class);
         SharedServer shared = new Facade().value("loader", loader).of(SharedServer.class);
+        KRaftMetadataCache metadata = metadataCache(cluster, node);
+        LogFacade logs = new LogFacade(cluster, node);
         return new Facade()
             .value("config", config)
             .value("clusterId", cluster.clusterId())
@@ -46,7 +48,9 @@ final class BrokerFacade {
             .value("groupCoordinator", new Facade()
                 .answer("groupMetadataTopicConfigs", arguments -> offsetsTopicConfigs(config))
                 .of(GroupCoordinator.class))
-            .value("metadataCache", metadataCache(cluster, node))
+            .value("metadataCache", metadata)
+            .value("logManager", logs.logs())
+            .value("replicaManager", logs.replicas(metadata))
             .value("socketServer", sockets(config, cluster.clientPort(node.id)))
             .answer("boundPort", arguments -> cluster.clientPort(node.id))
             .answer("brokerState", arguments -> node.running() ? BrokerState.RUNNING : BrokerState.NOT_RUNNING)
@@ -122,7 +126,7 @@ final class BrokerFacade {
             .of(KRaftMetadataCache.class);
     }
 
-    private static Optional<List<TopicPartitionInfo>> partitions(OttlaCluster cluster, OttlaNode node, String topic) {
+    static Optional<List<TopicPartitionInfo>> partitions(OttlaCluster cluster, OttlaNode node, String topic) {
         return ask(cluster, node, admin -> {
             if (!admin.listTopics(new org.apache.kafka.clients.admin.ListTopicsOptions().listInternal(true))
                 .names().get().contains(topic)) {
@@ -164,7 +168,7 @@ final class BrokerFacade {
         T of(Admin admin) throws Exception;
     }
 
-    private static <T> T ask(OttlaCluster cluster, OttlaNode node, Asked<T> question) {
+    static <T> T ask(OttlaCluster cluster, OttlaNode node, Asked<T> question) {
         Map<String, Object> settings = new HashMap<>();
         settings.put("bootstrap.servers", "localhost:" + cluster.clientPort(node.id));
         try (Admin admin = cluster.admin(settings)) {

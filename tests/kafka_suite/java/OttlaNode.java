@@ -75,7 +75,8 @@ final class OttlaNode {
     /** Asks the node to end and waits for it. */
     void shutdown() {
         if (running()) {
-            process.destroy();
+            // Process.destroy would close the node's standard input too, and the node would end at once.
+            process.toHandle().destroy();
             try {
                 if (!process.waitFor(STOP_MS, TimeUnit.MILLISECONDS)) {
                     process.destroyForcibly();
