@@ -262,7 +262,7 @@ def test_what_batches_in_the_queue_read_is_kept(
         for turn in range(2):
             ottla_kafka.fill(topic, ((None, f"{turn}-{n}") for n in range(50)))
             wait_for("ottla-ReceiverSource-*/000.000-*", turn)
-        wait_for("*-batches/*", newest("*-batches/*") + 3000)
+        wait_for("*-batches/[0-9]*", newest("*-batches/[0-9]*") + 3000)
         RELEASED.set()
         while len(SEEN["late"]) < 100:
             context.awaitTerminationOrTimeout(0.05)

@@ -5,15 +5,22 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
+from unittest.mock import MagicMock
 
 import msgspec
 import pytest
 
 from ottla.pipeline.batch_log import BatchLog
-from ottla.pipeline.dstream_context import Restorable, checked_for_checkpoint, resolved
+from ottla.pipeline.dstream_context import Restorable, checked_for_checkpoint, oldest_needed_ms, resolved
 from ottla.pipeline.dstream_rates import share_of_rate
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.shared_files import SharedFiles
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from ottla.pipeline.jvm import JavaObject
 
 
 class Entry(msgspec.Struct):
@@ -124,3 +131,44 @@ def test_partitions_share_the_rate_by_their_lag(
 
 def test_without_a_rate_there_is_no_limit() -> None:
     assert share_of_rate({"a": 5}, None, seconds=1.0, most=0, least=1)["a"] > 10**12
+
+
+class Duration:
+    """A time or a duration of Spark's JVM."""
+
+    def __init__(self, ms: int) -> None:
+        self._ms = ms
+
+    def milliseconds(self) -> int:
+        return self._ms
+
+
+class Running:
+    """A StreamingContext of the JVM that remembers a second, with batches in its queue."""
+
+    def __init__(self, *queue_ms: int) -> None:
+        self._queue = [Duration(ms) for ms in queue_ms]
+
+    def graph(self) -> Running:
+        return self
+
+    def getMaxInputStreamRememberDuration(self) -> Duration:
+        return Duration(1000)
+
+    def scheduler(self) -> Running:
+        return self
+
+    def getPendingTimes(self) -> Running:
+        return self
+
+    def size(self) -> int:
+        return len(self._queue)
+
+    def min(self, ordering: object) -> Duration:
+        return min(self._queue, key=Duration.milliseconds)
+
+
+@pytest.mark.parametrize(("queue", "oldest"), [((), 98_000), ((70_000, 20_000, 99_000), 18_000)])
+def test_batches_in_the_queue_are_needed_however_long_they_wait(queue: tuple[int, ...], oldest: int) -> None:
+    context = cast("SparkContext", MagicMock())
+    assert oldest_needed_ms(cast("JavaObject", Running(*queue)), context, 100_000) == oldest
