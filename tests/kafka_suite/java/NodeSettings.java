@@ -94,7 +94,9 @@ final class NodeSettings {
         settings.putIfAbsent("sasl.mechanism.controller.protocol", "PLAIN");
         settings.putIfAbsent("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer");
         settings.putIfAbsent("allow.everyone.if.no.acl.found", "false");
-        settings.putIfAbsent("super.users", "User:" + JaasUtils.KAFKA_PLAIN_ADMIN);
+        // Nodes that connect to each other without a login have to be super users, too.
+        String nodes = clients && controllers ? "" : ";User:ANONYMOUS";
+        settings.putIfAbsent("super.users", "User:" + JaasUtils.KAFKA_PLAIN_ADMIN + nodes);
         for (String listener : new String[] {client, control}) {
             settings.putIfAbsent(
                 "listener.name." + listener.toLowerCase(Locale.ROOT) + ".plain.sasl.jaas.config",
