@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 from urllib.parse import urlsplit
 
@@ -255,21 +254,3 @@ def _pages(bench: Bench, started: ConsoleProcess, shape: LargeCluster) -> None:
     for took_ms in browser.dom_ready_ms(f"{started.url}/c/local/topics", _REQUESTS):
         _add(bench, f"{shape.topics:,} topics, DOM ready in a browser", "ms", took_ms)
     _add(bench, "memory with the large cluster", "MB", rss_mb(started.pid))
-
-
-def main() -> None:
-    """Run this row alone, on a small scale: `python -m bench.rows.console`."""
-    import tempfile
-
-    from bench.report import document, page
-    from bench.scale import TINY
-    from bench.sheet import Sheet
-
-    with tempfile.TemporaryDirectory() as name:
-        bench = Bench([], TINY, Sheet(), Path(name))
-        console(bench)
-    sys.stdout.write(page(document(bench.sheet, "tiny")))
-
-
-if __name__ == "__main__":
-    main()
