@@ -142,6 +142,19 @@ def _load() -> tuple[dict[str, ConfigDef], dict[str, ConfigDef]]:
 
 BROKER_KEYS, TOPIC_KEYS = _load()
 
+MIRROR_OFFSETS: Final = "ottla.mirror.offsets"
+"""Ottla's only topic key. It is internal: descriptions show it only where it is set, so they stay Kafka's."""
+TOPIC_KEYS[MIRROR_OFFSETS] = ConfigDef(
+    name=MIRROR_OFFSETS,
+    type=ConfigType.BOOLEAN,
+    default="false",
+    required=False,
+    importance="LOW",
+    update_mode=UpdateMode.CLUSTER_WIDE,
+    internal=True,
+    check=compile_check(None),
+)
+
 
 def _own(name: str, type: ConfigType, default: str | None, valid: str | None = None) -> ConfigDef:
     return ConfigDef(

@@ -58,6 +58,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     segment_jitter_ms: int
     segment_ms: int
     unclean_leader_election_enable: bool
+    ottla_mirror_offsets: bool = False
 
     @property
     def compact(self) -> bool:

@@ -22,7 +22,7 @@ from ottla.log.log_segments import LogSegments
 from ottla.log.producer_snapshot import BatchMetadata
 from ottla.log.producer_state import ProducerStateManager, Staged
 from ottla.log.rolling import is_full, max_segment_ms, roll_jitter_ms, segment_settings
-from ottla.log.segment import AppendedBatch, Segment
+from ottla.log.segment import MAX_RELATIVE_OFFSET, AppendedBatch, Segment
 from ottla.log.types import NO_TIMESTAMP, AppendInfo, AppendOrigin, TopicPartition
 from ottla.log.verification import VerificationGuard
 from ottla.records.batch import BatchHeader
@@ -158,6 +158,8 @@ class PartitionLog(LogReader):
             batch = finish(batch)
         header = batch.header
         first = self.log_end_offset
+        if self._policy.mirror_offsets and origin is AppendOrigin.CLIENT:
+            first = header.base_offset
         last = first + header.last_offset_delta
         staged: Staged | None = None
         if header.producer_id >= 0:
@@ -169,6 +171,12 @@ class PartitionLog(LogReader):
                 self.producers.check_verified(header, guard)
             staged = Staged()
             self.producers.stage(staged, header, batch.view, first, origin, transaction_version)
+        if first < self.log_end_offset:
+            raise ApiException(
+                ErrorCode.INVALID_RECORD,
+                f"{self.topic_partition} has ottla.mirror.offsets=true and ends at {self.log_end_offset}: a batch at "
+                f"offset {first} is there already",
+            )
         size = header.length + 12
         self._write(
             batch.buffers(first, leader_epoch),
@@ -253,6 +261,9 @@ class PartitionLog(LogReader):
                 self.leader_epochs.write()
             segment = self._segments.active
             waited_ms = segment.waited_for_roll_ms(now_ms, max_timestamp)
+            if not segment.size and last - segment.base_offset > MAX_RELATIVE_OFFSET:
+                # A mirror's first batch may lie far behind the beginning.
+                segment = self._roll_at(first)
             if segment.size and (
                 waited_ms > self._max_segment_ms - segment.jitter_ms or is_full(segment, config, size, last)
             ):
@@ -526,6 +537,9 @@ class PartitionLog(LogReader):
         self.leader_epochs.sync()
 
     def update_config(self, config: TopicConfig) -> None:
+        if self.config.ottla_mirror_offsets and not config.ottla_mirror_offsets:
+            # Recovery takes a gap in unsynced data for a loss, unless the topic is a mirror's.
+            self._context.request_flush(self, self.log_end_offset)
         self.config = config
         self._policy = ProducePolicy.of(config)
         self._max_segment_ms = max_segment_ms(config)

@@ -79,12 +79,15 @@ def open_log(
 ) -> PartitionLog:
     """Open or create the log in a directory; recover it unless it was closed cleanly. Raises OSError.
 
-    Compaction may have left gaps below `gaps_below`: by default anywhere in a compacted topic and nowhere in others.
+    Compaction may have left gaps below `gaps_below`: by default anywhere in a compacted topic and nowhere in others. A
+    mirror leaves those of its source anywhere.
     Another gap in unsynced data means lost records. Of a `foreign` log, whose history is unknown, all whole batches
     are kept.
     """
     if gaps_below is None:
         gaps_below = ANYWHERE if config.compact or foreign else 0
+    if config.ottla_mirror_offsets:
+        gaps_below = ANYWHERE
     loader = _Loader(
         context, path, config, clean, log_start_offset, recovery_point, gaps_below, foreign, report
     )

@@ -25,6 +25,7 @@ from ottla.records.batch import (
     with_crc,
 )
 from ottla.records.record import Record
+from ottla.records.validation import MIRROR_EPOCH
 
 Span = tuple[int, int]
 """The offset of a record at the source, and how many records follow each other from there without a gap."""
@@ -47,45 +48,63 @@ class Piece:
         return self.header.count
 
     @property
+    def span(self) -> int:
+        """The offsets that it takes where it keeps its own: with holes."""
+        return self.header.last_offset_delta + 1
+
+    @property
     def size(self) -> int:
         """The bytes of the batch."""
         return HEADER_SIZE + len(self.body)
 
 
-def pieces(found: FetchedBatches, max_batch_bytes: int) -> Iterator[Piece]:
+def pieces(found: FetchedBatches, max_batch_bytes: int, *, keep_offsets: bool = False) -> Iterator[Piece]:
     """The batches of a read, as the target takes them."""
     for at, header in found.batches:
-        yield from pieces_of(found.data, at, header, found.start, max_batch_bytes)
+        yield from pieces_of(found.data, at, header, found.start, max_batch_bytes, keep_offsets=keep_offsets)
 
 
 def pieces_of(
-    data: Buffer, at: int, header: BatchHeader, start: int, max_batch_bytes: int
+    data: Buffer,
+    at: int,
+    header: BatchHeader,
+    start: int,
+    max_batch_bytes: int,
+    *,
+    keep_offsets: bool = False,
 ) -> Iterator[Piece]:
     """One batch as it is, or opened and built again: with holes, with the broker's times, begun before `start`, or
-    larger than the target takes."""
-    whole = header.count == header.last_offset_delta + 1 and header.base_offset >= start
+    larger than the target takes. A target that keeps offsets takes holes, too."""
+    whole = header.base_offset >= start and (keep_offsets or header.count == header.last_offset_delta + 1)
     if whole and header.timestamp_type == CREATE_TIME and header.size_in_bytes <= max_batch_bytes:
         body = memoryview(data)[at + HEADER_SIZE : at + header.size_in_bytes]
         yield Piece(header, body, ((header.base_offset, header.count),), header.next_offset)
         return
     records = [one for one in iter_records(data, at, header) if one.offset >= start]
-    yield from _built(records, header, max_batch_bytes, header.next_offset)
+    yield from _built(records, header, max_batch_bytes, header.next_offset, keep_offsets=keep_offsets)
 
 
 def _built(
-    records: Sequence[Record], header: BatchHeader, max_batch_bytes: int, next_upstream: int
+    records: Sequence[Record],
+    header: BatchHeader,
+    max_batch_bytes: int,
+    next_upstream: int,
+    *,
+    keep_offsets: bool,
 ) -> Iterator[Piece]:
     """Records as a batch with the same codec; halved while it is larger than the target takes."""
     if not records:
         return
     consecutive = [
-        Record(number, one.timestamp, one.key, one.value, one.headers) for number, one in enumerate(records)
+        Record(one.offset if keep_offsets else number, one.timestamp, one.key, one.value, one.headers)
+        for number, one in enumerate(records)
     ]
     data = build_batch(consecutive, compression=header.compression)
     if len(data) > max_batch_bytes and len(records) > 1:
         middle = len(records) // 2
-        yield from _built(records[:middle], header, max_batch_bytes, records[middle].offset)
-        yield from _built(records[middle:], header, max_batch_bytes, next_upstream)
+        next_half = records[middle].offset
+        yield from _built(records[:middle], header, max_batch_bytes, next_half, keep_offsets=keep_offsets)
+        yield from _built(records[middle:], header, max_batch_bytes, next_upstream, keep_offsets=keep_offsets)
         return
     spans = tuple(_spans([one.offset for one in records]))
     yield Piece(read_header(data), memoryview(data)[HEADER_SIZE:], spans, next_upstream, rebuilt=True)
@@ -101,11 +120,11 @@ def _spans(offsets: Sequence[int]) -> Iterator[Span]:
     yield first, last - first + 1
 
 
-def sealed(piece: Piece, identity: Identity, sequence: int) -> bytes:
+def sealed(piece: Piece, identity: Identity, sequence: int, *, keep_offsets: bool = False) -> bytes:
     """The header of a piece for its writer; the body follows it."""
     header = piece.header._replace(
-        base_offset=0,
-        partition_leader_epoch=NO_LEADER_EPOCH,
+        base_offset=piece.header.base_offset if keep_offsets else 0,
+        partition_leader_epoch=MIRROR_EPOCH if keep_offsets else NO_LEADER_EPOCH,
         attributes=piece.header.attributes & CODEC_MASK,
         producer_id=identity.producer_id,
         producer_epoch=identity.epoch,

@@ -22,7 +22,7 @@ from ottla.mirror.ledger import Ledger, Note
 from ottla.mirror.ownership import LaneOwner
 from ottla.mirror.runners import ThreadRunner
 from ottla.mirror.runs import Run
-from ottla.mirror.topics import mirrored_topics
+from ottla.mirror.topics import mirrored_topics, open_copies
 from ottla.pipeline.fetching import LATEST, READ_UNCOMMITTED, list_offsets
 from ottla.pipeline.writer import Place
 
@@ -96,6 +96,7 @@ def shut_out(flow: FlowConfig) -> int:
             if note.lane >= 0:
                 remote = Place(flow.policy.remote_topic(flow.source, place.topic), place.partition)
                 lanes.setdefault(note.lane, []).append(remote)
+        open_copies(target, {remote.topic for places in lanes.values() for remote in places})
         for number, places in sorted(lanes.items()):
             LaneOwner(target, flow.transactional_id(number)).fence(places)
         return len(lanes)
@@ -119,6 +120,7 @@ def drain(flow: FlowConfig, say: Say, *, force: bool = False) -> Drained:
             raise MirrorError(f"{len(stopped)} partitions cannot go on: {stopped[0]}")
         groups = GroupSync(work)
         changed = groups.sync()
+        open_copies(work.target, {topic.remote for topic in work.topics.values()})
         clean = True
         return Drained(copied, changed)
     finally:

@@ -154,7 +154,9 @@ class Flow:
         for place, topic in new.items():
             note = self.ledger.notes.get(place)
             if note is not None and note.open and note.lane >= 0:
-                fenced.setdefault(note.lane, []).append(Place(topic.remote, place.partition))
+                places = fenced.setdefault(note.lane, [])
+                if not self._keeps_offsets(place):
+                    places.append(Place(topic.remote, place.partition))
         for number in sorted({*fenced, *range(self._count_lanes())}):
             lane = self._lanes.get(number)
             if lane is None:
@@ -168,6 +170,10 @@ class Flow:
             self._fill(states)
         self._read_tails(states)
         self._write_notes(states, still_open=True)
+
+    def _keeps_offsets(self, place: Place) -> bool:
+        """Whether a copy has the source's offsets: a marker would take one, and old writers repeat none."""
+        return self._limits[place.topic].keeps_offsets
 
     def _count_lanes(self) -> int:
         return max(1, self.config.number("tasks.max"))
@@ -196,9 +202,15 @@ class Flow:
                 upstream = note.offset + 1
                 if note.target is not None:
                     downstream = note.target + 1
+            begin = downstream
+            if self._keeps_offsets(place):
+                # The copy itself says how far it goes.
+                lost = downstream > ends[remote] and note is not None
+                downstream = ends[remote]
+                begin = upstream = downstream if lost else max(upstream, downstream)
             if note is None or note.target is None:
                 with self.lock:
-                    self.ledger.map_of(place).add(upstream, downstream, 0)
+                    self.ledger.map_of(place).add(upstream, begin, 0)
             epoch = NO_EPOCH if note is None else note.epoch
             state = PartitionState(
                 place, remote, 0, Position(upstream, downstream, epoch=epoch), topic.topic_id
@@ -224,6 +236,7 @@ class Flow:
             and state.position.upstream > 0
             and state.position.downstream == 0
             and self._limits[state.place.topic].deletes
+            and not self._keeps_offsets(state.place)
         ]
         if not empty:
             return
@@ -267,6 +280,13 @@ class Flow:
         )
         for state in going:
             if ends[state.remote] == state.position.downstream:
+                continue
+            if self._keeps_offsets(state.place):
+                end, position = ends[state.remote], state.position
+                upstream = end if end < position.downstream else max(position.upstream, end)
+                with self.lock:
+                    self._learn(state.place, (Run(end, end, 0),))
+                state.position = replace(position, upstream=upstream, downstream=end, sequence=0)
                 continue
             limits = self._limits[state.place.topic]
             question = TailQuestion(
@@ -374,6 +394,7 @@ class Flow:
                 self.config.number("mirror.cycle.ms"),
                 self.config.values["on.foreign.records"] == "resume",
                 None if until is None else {place: until.get(place, 0) for place in positions},
+                frozenset(name for name in names if self._limits[name].keeps_offsets),
             )
             found.append(share)
         return found
@@ -428,12 +449,16 @@ class Flow:
             outcome.lane,
             outcome.failure,
         )
-        lane.identity = lane.owner.fence([state.remote for state in states])
+        lane.identity = lane.owner.fence(
+            [state.remote for state in states if not self._keeps_offsets(state.place)]
+        )
+        before = {state.place: state.position.downstream for state in states}
         for state in states:
             state.position = replace(state.position, sequence=0)
         self._read_tails(states)
         for state in states:
-            if state.remote == outcome.refused:
+            grew = self._keeps_offsets(state.place) and state.position.downstream > before[state.place]
+            if state.remote == outcome.refused and not grew:
                 self._stop(state, outcome.failure or "")
 
     def copies(self) -> dict[Place, Copy]:

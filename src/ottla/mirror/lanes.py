@@ -70,6 +70,8 @@ class Share:
     """Whether records of others at the target are passed over."""
     until: Mapping[Place, int] | None = None
     """Where to end; None follows the source."""
+    keep_offsets: frozenset[str] = frozenset()
+    """The source's names of topics whose copies keep the offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +202,19 @@ class Lane:
     def _write(self, found: FetchedBatches) -> None:
         part = self._part(found)
         part.source_end = max(part.source_end, found.last_stable_offset)
-        for piece in pieces(found, self._share.max_batch_bytes[found.topic]):
-            header = sealed(piece, self._share.identity, self._writer.sequence(part.remote))
-            part.sent.append((tuple(piece.spans), piece.count))
+        keep = found.topic in self._share.keep_offsets
+        for piece in pieces(found, self._share.max_batch_bytes[found.topic], keep_offsets=keep):
+            sequence = self._writer.sequence(part.remote)
+            header = sealed(piece, self._share.identity, sequence, keep_offsets=keep)
+            if keep:
+                # Sequence numbers follow offsets, holes included.
+                spans: tuple[Span, ...] = ((piece.header.base_offset, piece.span),)
+            else:
+                spans = tuple(piece.spans)
+            number = sum(count for _, count in spans)
+            part.sent.append((spans, number))
             self._count(part, piece)
-            self._writer.add_batch(part.remote, [header, memoryview(piece.body)], piece.count)
+            self._writer.add_batch(part.remote, [header, memoryview(piece.body)], number)
 
     @staticmethod
     def _count(part: _Partition, piece: Piece) -> None:
@@ -220,6 +230,9 @@ class Lane:
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"{remote.topic}-{remote.partition} does not say where it wrote a batch",
             )
+        if part.place.topic in self._share.keep_offsets:
+            # The broker takes a batch at its own offset, or not at all.
+            part.downstream = base_offset
         if base_offset != part.downstream:
             self._foreign(part, base_offset)
         downstream = base_offset

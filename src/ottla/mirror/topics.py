@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from ottla.admin.cluster import Cluster
@@ -22,6 +22,8 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 _MAX_MESSAGE: Final = "max.message.bytes"
+MIRROR_OFFSETS: Final = "ottla.mirror.offsets"
+"""The topic key of Ottla's brokers."""
 _TOPIC: Final = ConfigResourceType.TOPIC
 _BATCH_OF_TOPICS: Final = 200
 """How many topics one request names."""
@@ -67,7 +69,9 @@ def make_remote_topics(
             NewTopic(topic.remote, topic.partitions, replicas, topic_configs=configs[topic.name])
             for topic in some
         ]
-        for result in create_topics(target, new).topics:
+        if flow.identical:
+            new = _with_offsets(target, new)
+        for result in create_topics(target, new).topics if new else ():
             if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise_for(result.error_code, result.error_message, f"topic {result.name} at {flow.target}")
             _logger.info("%s: topic %s created at %s", flow.name, result.name, flow.target)
@@ -80,6 +84,27 @@ def make_remote_topics(
         for one in create_partitions(target, grown).results:
             raise_for(one.error_code, one.error_message, f"topic {one.name} at {flow.target}")
             _logger.info("%s: topic %s grown at %s", flow.name, one.name, flow.target)
+
+
+def _with_offsets(target: Cluster, new: list[NewTopic]) -> list[NewTopic]:
+    """Creates topics that keep the source's offsets; returns those whose brokers do not know the key: Kafka's."""
+    keeping = [
+        replace(one, topic_configs={**(one.topic_configs or {}), MIRROR_OFFSETS: "true"}) for one in new
+    ]
+    refused = {
+        result.name
+        for result in create_topics(target, keeping).topics
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    }
+    return [one for one in new if one.name in refused]
+
+
+def open_copies(target: Cluster, remotes: Iterable[str]) -> None:
+    """After the switch: copies that only a mirror could write to take records of producers."""
+    for some in _batches(list(remotes)):
+        for (_, name), entries in describe_configs(target, [(_TOPIC, name) for name in some]).items():
+            if any(entry.name == MIRROR_OFFSETS and entry.value == "true" for entry in entries):
+                alter_configs(target, _TOPIC, name, deleted=[MIRROR_OFFSETS])
 
 
 def _replication(flow: FlowConfig, target: Cluster) -> int:
@@ -131,7 +156,9 @@ def sync_configs(
             }
             mine = wanted[topic.name]
             added = {name: value for name, value in mine.items() if own.get(name) != value}
-            deleted = [name for name in own if name not in mine and name in mirrored]
+            deleted = [
+                name for name in own if name not in mine and name in mirrored and name != MIRROR_OFFSETS
+            ]
             if added or deleted:
                 alter_configs(target, _TOPIC, topic.remote, added=added, deleted=deleted)
                 changed += 1
@@ -146,6 +173,8 @@ class CopyLimits:
     deletes: bool
     """Whether records may be deleted from its beginning."""
     compacts: bool
+    keeps_offsets: bool = False
+    """Whether its brokers take batches at the source's offsets: Ottla's do, with `ottla.mirror.offsets=true`."""
 
 
 def copy_limits(target: Cluster, topics: Mapping[str, MirroredTopic]) -> dict[str, CopyLimits]:
@@ -159,7 +188,9 @@ def copy_limits(target: Cluster, topics: Mapping[str, MirroredTopic]) -> dict[st
             if not limit.isdigit():
                 raise MirrorError(f"{topic.remote} does not tell its {_MAX_MESSAGE}")
             cleanup = values.get("cleanup.policy", "")
-            found[topic.name] = CopyLimits(int(limit), "delete" in cleanup, "compact" in cleanup)
+            found[topic.name] = CopyLimits(
+                int(limit), "delete" in cleanup, "compact" in cleanup, values.get(MIRROR_OFFSETS) == "true"
+            )
     return found
 
 

@@ -45,6 +45,8 @@ from ottla.records.batch import (
 from ottla.records.codecs import COMPRESSION_NAMES, Compression, UnpackError, compress
 from ottla.records.record import InvalidRecordError, append_record, iter_raw, value_and_headers
 
+MIRROR_EPOCH: Final = -2
+"""The leader epoch by which a mirror marks batches that have to stay at their offsets. Producers send -1 or 0."""
 _UNBOUNDED: Final = 2**63 - 1
 _MIN_LEGACY_SIZE: Final = 14
 """The smallest valid length in any message format, by which Kafka distinguishes torn from corrupt data."""
@@ -75,6 +77,8 @@ class TopicSettings(Protocol):
     def message_timestamp_before_max_ms(self) -> int: ...
     @property
     def message_timestamp_after_max_ms(self) -> int: ...
+    @property
+    def ottla_mirror_offsets(self) -> bool: ...
 
 
 class ProducePolicy(msgspec.Struct, frozen=True):
@@ -90,6 +94,8 @@ class ProducePolicy(msgspec.Struct, frozen=True):
     level: int | None
     keeps_own: bool = False
     """These settings never change a batch that the broker itself has just built."""
+    mirror_offsets: bool = False
+    """Batches come from a mirror, and each stays at the offset that it says."""
 
     @classmethod
     def of(cls, settings: TopicSettings) -> ProducePolicy:
@@ -112,6 +118,7 @@ class ProducePolicy(msgspec.Struct, frozen=True):
             and not append_time
             and settings.message_timestamp_before_max_ms == _UNBOUNDED
             and settings.message_timestamp_after_max_ms >= 0,
+            mirror_offsets=settings.ottla_mirror_offsets,
         )
 
 
@@ -195,15 +202,15 @@ def validate_produce(
     codec = attributes & CODEC_MASK
     if codec >= Compression.ZSTD:
         _check_codec(codec, api_version)
-    if from_client and header.base_offset != 0:
-        raise _invalid(f"a producer's batch begins at offset 0, this one at {header.base_offset}")
+    if from_client and (header.base_offset != 0 or policy.mirror_offsets):
+        _check_base_offset(header, policy)
     size = header.length + LOG_OVERHEAD
     if size > policy.max_message_bytes:
         raise _too_large(size, policy.max_message_bytes)
     if from_client:
         if not check_crc(buf, 0, header):
             raise CorruptBatchError(f"the batch does not match its checksum of {header.crc:#010x}")
-        _check_producer_fields(header)
+        _check_producer_fields(header, policy)
     view = memoryview(buf)[:size]
     pending = _NOTHING
     if policy.codec is not None and policy.codec != codec and not attributes & CONTROL_FLAG:
@@ -247,7 +254,7 @@ def finish(batch: ValidatedBatch, max_output: int = MAX_UNPACKED_PRODUCE_BYTES) 
             errors.check_timestamp(index, timestamp)
         if timestamp > max_timestamp:
             max_timestamp = timestamp
-        if offset_delta != index:
+        if offset_delta != index and not policy.mirror_offsets:
             in_order = False
     errors.raise_any()
     target = header.attributes & CODEC_MASK
@@ -311,8 +318,16 @@ def _check_codec(codec: int, api_version: int) -> None:
         raise ApiException(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
 
 
-def _check_producer_fields(header: BatchHeader) -> None:
-    if header.count <= 0 or header.count != header.last_offset_delta + 1:
+def _check_base_offset(header: BatchHeader, policy: ProducePolicy) -> None:
+    if not policy.mirror_offsets:
+        raise _invalid(f"a producer's batch begins at offset 0, this one at {header.base_offset}")
+    if header.partition_leader_epoch != MIRROR_EPOCH or header.base_offset < 0:
+        raise _invalid("the topic has ottla.mirror.offsets=true: only a mirror writes to it")
+
+
+def _check_producer_fields(header: BatchHeader, policy: ProducePolicy) -> None:
+    holes = policy.mirror_offsets and 0 < header.count <= header.last_offset_delta
+    if header.count <= 0 or (header.count != header.last_offset_delta + 1 and not holes):
         raise _invalid(
             f"the batch has {header.count} records, but its last offset delta is {header.last_offset_delta}"
         )

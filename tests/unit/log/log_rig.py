@@ -57,7 +57,7 @@ def stamped(raw: bytes, offset: int, epoch: int) -> bytes:
     """A batch with its place in the log."""
     placed = bytearray(raw)
     placed[:8] = offset.to_bytes(8, "big")
-    placed[12:16] = epoch.to_bytes(4, "big")
+    placed[12:16] = epoch.to_bytes(4, "big", signed=True)
     return bytes(placed)
 
 
