@@ -28,6 +28,15 @@ def stamp_batches(records: Buffer, offset: int, leader_epoch: int) -> tuple[byte
     return data, headers
 
 
+def below_the_end(topic_partition: object, offset: int, end: int) -> ApiException:
+    """The refusal of a mirror's batch whose offset is taken."""
+    return ApiException(
+        ErrorCode.INVALID_RECORD,
+        f"{topic_partition} has ottla.mirror.offsets=true and ends at {end}: a batch at offset {offset} is there "
+        "already",
+    )
+
+
 def replicated_batches(
     records: Buffer, topic_partition: TopicPartition, end_offset: int, leader_epoch: int
 ) -> tuple[memoryview, list[BatchHeader]]:

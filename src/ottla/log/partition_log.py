@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ottla.config.topic import TopicConfig
 from ottla.errors import ApiException, ErrorCode
 from ottla.log import retention
-from ottla.log.batches import ANY_EPOCH, replicated_batches, stamp_batches
+from ottla.log.batches import ANY_EPOCH, below_the_end, replicated_batches, stamp_batches
 from ottla.log.checkpoints import write_partition_metadata
 from ottla.log.context import LogContext
 from ottla.log.files import CLEANED_SUFFIX, DELETED_SUFFIX
@@ -21,8 +21,8 @@ from ottla.log.log_reader import LogReader
 from ottla.log.log_segments import LogSegments
 from ottla.log.producer_snapshot import BatchMetadata
 from ottla.log.producer_state import ProducerStateManager, Staged
-from ottla.log.rolling import is_full, max_segment_ms, roll_jitter_ms, segment_settings
-from ottla.log.segment import MAX_RELATIVE_OFFSET, AppendedBatch, Segment
+from ottla.log.rolling import is_full, max_segment_ms, new_segment, roll_jitter_ms, segment_settings
+from ottla.log.segment import AppendedBatch, Segment
 from ottla.log.types import NO_TIMESTAMP, AppendInfo, AppendOrigin, TopicPartition
 from ottla.log.verification import VerificationGuard
 from ottla.records.batch import BatchHeader
@@ -172,11 +172,7 @@ class PartitionLog(LogReader):
             staged = Staged()
             self.producers.stage(staged, header, batch.view, first, origin, transaction_version)
         if first < self.log_end_offset:
-            raise ApiException(
-                ErrorCode.INVALID_RECORD,
-                f"{self.topic_partition} has ottla.mirror.offsets=true and ends at {self.log_end_offset}: a batch at "
-                f"offset {first} is there already",
-            )
+            raise below_the_end(self.topic_partition, first, self.log_end_offset)
         size = header.length + 12
         self._write(
             batch.buffers(first, leader_epoch),
@@ -256,15 +252,12 @@ class PartitionLog(LogReader):
                 f"{self.topic_partition}: {size} bytes do not fit a segment of {config.segment_bytes}",
             )
         try:
-            self._assign_epoch(leader_epoch, first)
+            self.assign_epoch_start_offset(leader_epoch, first)
             if self.leader_epochs.unwritten:
                 self.leader_epochs.write()
             segment = self._segments.active
             waited_ms = segment.waited_for_roll_ms(now_ms, max_timestamp)
-            if not segment.size and last - segment.base_offset > MAX_RELATIVE_OFFSET:
-                # A mirror's first batch may lie far behind the beginning.
-                segment = self._roll_at(first)
-            if segment.size and (
+            if (segment.size or first != segment.base_offset) and (
                 waited_ms > self._max_segment_ms - segment.jitter_ms or is_full(segment, config, size, last)
             ):
                 segment = self._roll_at(first)
@@ -296,11 +289,8 @@ class PartitionLog(LogReader):
 
     # -- epochs -------------------------------------------------------------------------------------------
 
-    def assign_epoch_start_offset(self, leader_epoch: int, offset: int) -> None:
+    def assign_epoch_start_offset(self, epoch: int, offset: int) -> None:
         """Record that a leader epoch begins at an offset."""
-        self._assign_epoch(leader_epoch, offset)
-
-    def _assign_epoch(self, epoch: int, offset: int) -> None:
         if epoch >= 0 and epoch != self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(epoch, offset)
 
@@ -322,23 +312,12 @@ class PartitionLog(LogReader):
         if active.size:
             # Its indexes are not on disk yet, so recovery must begin with this segment.
             self.recovery_point = min(self.recovery_point, offset - 1)
-        segment = self._new_segment(offset)
+        segment = new_segment(self._context, self.config, self.path, offset)
         self._segments.add(segment)
         self.producers.end_offset = offset
         self.producers.take_snapshot()
         self._context.request_flush(self, offset)
         return segment
-
-    def _new_segment(self, base_offset: int, suffix: str = "") -> Segment:
-        return Segment.create(
-            self._context.fs,
-            self.path,
-            base_offset,
-            segment_settings(self.config),
-            created_ms=self._context.now_ms(),
-            jitter_ms=roll_jitter_ms(self.config, self._context),
-            suffix=suffix,
-        )
 
     def truncate_to(self, offset: int) -> bool:
         """Remove everything from an offset on; False if the log ends before it."""
@@ -369,7 +348,7 @@ class PartitionLog(LogReader):
             self._cuts += 1
             old = list(self._segments)
             self._mark_deleted(old)
-            self._segments.replace([self._new_segment(offset)], old)
+            self._segments.replace([new_segment(self._context, self.config, self.path, offset)], old)
             self.leader_epochs.clear()
             self.producers.clear(offset)
         except OSError as e:
@@ -450,7 +429,7 @@ class PartitionLog(LogReader):
 
     def new_cleaned_segment(self, base_offset: int) -> Segment:
         """Create a segment for the cleaner: its files end in `.cleaned`."""
-        return self._new_segment(base_offset, CLEANED_SUFFIX)
+        return new_segment(self._context, self.config, self.path, base_offset, CLEANED_SUFFIX)
 
     def swap_in(self, new: Segment, old: Sequence[Segment]) -> list[str]:
         """Replace old segments by a complete one, synced under the suffix `.swap`.
@@ -537,8 +516,9 @@ class PartitionLog(LogReader):
         self.leader_epochs.sync()
 
     def update_config(self, config: TopicConfig) -> None:
-        if self.config.ottla_mirror_offsets and not config.ottla_mirror_offsets:
-            # Recovery takes a gap in unsynced data for a loss, unless the topic is a mirror's.
+        if (
+            self.config.ottla_mirror_offsets and not config.ottla_mirror_offsets
+        ):  # unsynced gaps would be losses
             self._context.request_flush(self, self.log_end_offset)
         self.config = config
         self._policy = ProducePolicy.of(config)

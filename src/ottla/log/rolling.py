@@ -31,3 +31,18 @@ def roll_jitter_ms(config: TopicConfig, context: LogContext) -> int:
     """Return a random part of `segment.jitter.ms`, so that segments created together do not roll together."""
     span = min(config.segment_jitter_ms, config.segment_ms)
     return context.random.randrange(span) if span > 0 else 0
+
+
+def new_segment(
+    context: LogContext, config: TopicConfig, path: str, base_offset: int, suffix: str = ""
+) -> Segment:
+    """Create the segment of a log that begins at an offset."""
+    return Segment.create(
+        context.fs,
+        path,
+        base_offset,
+        segment_settings(config),
+        created_ms=context.now_ms(),
+        jitter_ms=roll_jitter_ms(config, context),
+        suffix=suffix,
+    )
