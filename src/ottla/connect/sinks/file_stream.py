@@ -52,6 +52,10 @@ class FileStreamSink(SinkConnector):
             Finding(False, f"{folder} is not there or cannot be written: create it, or change its rights")
         ]
 
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        """As many as are allowed, as Kafka's has: a group would share out the partitions among them."""
+        return [dict(self.config) for _ in range(max_tasks)]
+
     def writer(self) -> SinkWriter:
         """A writer of the file, or of standard output."""
         path = self.values["file"]
