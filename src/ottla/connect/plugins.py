@@ -136,6 +136,13 @@ def _connectors() -> Iterable[PluginSpec]:
         "com.redis.kafka.connect.RedisSinkConnector",
     ):
         yield PluginSpec(name, "sink", "ottla.connect.sinks.redis:RedisSink", version="0.0.9", extra="redis")
+    for name in (
+        "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",
+        "io.aiven.kafka.connect.opensearch.OpensearchSinkConnector",
+    ):
+        yield PluginSpec(
+            name, "sink", "ottla.connect.sinks.search:SearchSink", version="14.1.0", extra="search"
+        )
     for vendor in ("aiven.kafka", "confluent"):
         name = f"io.{vendor}.connect.http.HttpSinkConnector"
         yield PluginSpec(name, "sink", "ottla.connect.sinks.http:HttpSink", version="0.8.0")

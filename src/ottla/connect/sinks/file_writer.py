@@ -8,11 +8,13 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import secrets
 import zoneinfo
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.data.logical import timestamp_of
@@ -131,6 +133,54 @@ def _unanswered(error: Exception) -> bool:
     return isinstance(error, NotConnected | HTTPClientError)
 
 
+class WebHdfsTarget(RemoteTarget):
+    """Folders of HDFS through the web address of its name node: `webhdfs://user@host:9870/folder`."""
+
+    def __init__(self, url: str) -> None:
+        found = urlsplit(url)
+        if not found.hostname:
+            raise TaskFailed(f"{url} names no host: write webhdfs://user@host:9870/folder")
+        options: dict[str, object] = {"host": found.hostname, "port": found.port or 9870}
+        if found.username:
+            options["user"] = found.username
+        if found.scheme == "swebhdfs":
+            options["use_https"] = True
+        super().__init__(f"webhdfs://{found.hostname}:{found.port or 9870}{found.path}", options)
+        self._folder = found.path.rstrip("/")
+
+    def write(self, path: str, data: bytes) -> None:
+        """Under another name first: HDFS shows a file while it grows."""
+        full = f"{self._folder}/{path}"
+        folder, _, name = full.rpartition("/")
+        # A task that was given up may still write the same file. Readers of folders pass over names with a dot.
+        temporary = f"{folder}/.{name}.{secrets.token_hex(4)}.new"
+        system = self._opened()
+        try:
+            system.makedirs(folder, exist_ok=True)
+            system.pipe_file(temporary, data)
+            if system.exists(full):
+                system.rm(full)
+            system.mv(temporary, full)
+            if not system.exists(full):
+                raise Retriable(f"{self._url}: {full} could not get its name")
+        except (FileNotFoundError, PermissionError) as error:
+            raise TaskFailed(f"{full} cannot be written: {error}") from error
+        except OSError as error:
+            answer = getattr(error, "response", None)
+            if getattr(answer, "status_code", None) in (401, 403):
+                raise TaskFailed(f"{full} cannot be written: HDFS refuses it to this user") from error
+            # Also what the library behind fsspec raises when no name node answers.
+            raise Retriable(f"{full} cannot be written now: {error}") from error
+
+    def look(self) -> None:
+        try:
+            self._opened().ls("/")
+        except ConnectError:
+            raise
+        except OSError as error:
+            raise TaskFailed(f"{self._url} cannot be reached: {error}") from error
+
+
 def target_of(values: ConfigValues) -> Target:
     """The target of a connector's values: a folder, or an address. For S3, `store.url` may be an endpoint."""
     url: str = values["store.url"] or values["hdfs.url"]
@@ -139,7 +189,9 @@ def target_of(values: ConfigValues) -> Target:
         return (
             LocalTarget(url.removeprefix("file://"))
             if "://" not in url or url.startswith("file://")
-            else (RemoteTarget(url, {}))
+            else WebHdfsTarget(url)
+            if url.startswith(("webhdfs://", "swebhdfs://"))
+            else RemoteTarget(url, {})
         )
     client: dict[str, str] = {}
     options: dict[str, object] = {"client_kwargs": client}
