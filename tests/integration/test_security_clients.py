@@ -199,7 +199,8 @@ def test_a_wrong_password_gives_kafkas_sentence(secured: Secured) -> None:
 def test_a_client_that_does_not_trust_the_broker_does_not_connect(secured: Secured, tmp_path: Path) -> None:
     other = CertificateAuthority.create("other").write_truststore(tmp_path / "other.pem")
     error = first_error(secured.librdkafka("SSL", ssl_ca_location=str(other)))
-    assert error.code() == KafkaError._SSL
+    # On a busy machine librdkafka notices the end of the connection first; its text names the certificate either way.
+    assert error.code() in (KafkaError._SSL, KafkaError._TRANSPORT)
     assert "certificate" in error.str()
 
 

@@ -290,7 +290,7 @@ class Kcat:
     def complaint(self, way: Way, topic: str) -> str:
         self._need_scram(way)
         done = subprocess.run(
-            self._command(way, "-P", "-t", topic, "-X", "message.timeout.ms=5000"),
+            self._command(way, "-P", "-t", topic, "-X", "message.timeout.ms=12000"),
             input=b"x\n",
             capture_output=True,
             timeout=60,
