@@ -107,7 +107,10 @@ def test_two_processes_of_one_file_are_two_brokers_that_share_a_port(
     admin = AdminClient({"bootstrap.servers": shared})
     for future in admin.create_topics([NewTopic("spread", 4, 1), NewTopic("kept", 2, 2)]).values():
         future.result()
-    partitions = admin.list_topics("spread", timeout=30).topics["spread"].partitions.values()
+    # A process may not have read yet what the other one has created.
+    while not (spread := admin.list_topics("spread", timeout=30).topics["spread"].partitions):
+        pass
+    partitions = spread.values()
     assert {partition.leader for partition in partitions} == {1, 1001}
 
     assert "2 brokers on 1: 127.0.0.1 (1, 1001)" in said("doctor", shared)
