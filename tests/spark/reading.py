@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 _END_S = 60.0
-_COMMITTED_S = 180.0
 _MARKERS_S = 20.0
 """A transaction is committed before its markers are in all partitions; until then readers do not see it."""
 
@@ -85,22 +84,26 @@ class Kafka:
 
     def committed(self, group: str, topic: str) -> Mapping[int, int]:
         """A group's offsets by partition."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        # A reader of committed records would wait for the open transaction of a killed job, until its next run ends it.
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": group,
+            "isolation.level": "read_uncommitted",
+        }
+        consumer = Consumer(settings)
         try:
             partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
             partitions_of = [TopicPartition(topic, number) for number in partitions]
-            deadline = time.monotonic() + _COMMITTED_S
+            deadline = time.monotonic() + _END_S
             while True:
                 try:
                     committed = consumer.committed(partitions_of, timeout=60)
                     return {one.partition: one.offset for one in committed}
                 except KafkaException as error:
-                    # The first to ask finds a coordinator that is still loading. The open transaction of a killed
-                    # job holds its group's offsets until the next run of the job, or its timeout, ends it.
+                    # The first to ask finds a coordinator that is still loading.
                     waits = error.args[0].code() in (
                         KafkaError.NOT_COORDINATOR,
                         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-                        KafkaError._TIMED_OUT,
                     )
                     if not waits or time.monotonic() > deadline:
                         raise
