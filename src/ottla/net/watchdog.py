@@ -1,18 +1,23 @@
 """Measures how long the event loop is blocked, on every node, and notes what held it up.
 
 A timer that fires late shows that something blocked the loop. The measure is that delay, less the time in which the
-thread was ready to run but had no core. A second thread takes the loop's stack while a delay lasts.
+thread was ready to run but had no core. A second thread takes the loop's stack while a delay lasts. It sleeps on a
+timer of the kernel that the loop winds up at every look, because a thread that wakes up takes the interpreter away from
+the loop.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import os
 import sys
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 import msgspec
 
@@ -27,6 +32,8 @@ INTERVAL_S: Final = 0.05
 FINE_INTERVAL_S: Final = 0.01
 """For measurements."""
 STACK_AFTER_S: Final = 0.1
+_MARGIN_S: Final = 0.005
+"""The kernel's timer and the loop's clock do not agree to the last microsecond."""
 WORTH_KEEPING_S: Final = 0.02
 _KEPT_STALLS: Final = 10_000
 _KEPT_STACKS: Final = 50
@@ -56,6 +63,64 @@ class Findings(TypedDict):
     stalls: list[dict[str, float]]
 
 
+def _nothing() -> None:
+    pass
+
+
+class _Alarm(Protocol):
+    """Wakes a thread when nobody has wound it up for a while."""
+
+    def wind(self, seconds: float) -> None:
+        """Ring after this time, unless it is wound up again before."""
+        ...
+
+    def wait(self) -> None:
+        """Sleep until it rings."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class _TimerFd:
+    """A timer of Linux: to wind it up takes one system call and wakes nobody."""
+
+    def __init__(self, libc: ctypes.CDLL) -> None:
+        self._settime = libc.timerfd_settime
+        self._fd: int = libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_CLOEXEC)
+        if self._fd < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create")
+
+    def wind(self, seconds: float) -> None:
+        whole, rest = divmod(max(int(seconds * 1e9), 1), 1_000_000_000)
+        self._settime(self._fd, 0, (ctypes.c_long * 4)(0, 0, whole, rest), None)
+
+    def wait(self) -> None:
+        os.read(self._fd, 8)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class _Polling:
+    """For other systems: look every 50 ms, wound up or not."""
+
+    def wind(self, seconds: float) -> None:
+        pass
+
+    def wait(self) -> None:
+        time.sleep(STACK_AFTER_S / 2)
+
+    def close(self) -> None:
+        pass
+
+
+def _alarm() -> _Alarm:
+    try:
+        return _TimerFd(ctypes.CDLL(None, use_errno=True))
+    except (AttributeError, OSError):
+        return _Polling()
+
+
 class LoopWatchdog:
     """Checks every 50 ms how late it is. Keeps the latest stalls of 20 ms and more, and the longest of all."""
 
@@ -68,6 +133,7 @@ class LoopWatchdog:
         "_waited_before",
         "delays",
         "longest_s",
+        "on_turn",
         "stacks",
         "stalls",
     )
@@ -86,6 +152,8 @@ class LoopWatchdog:
         self._timer: Timer | None = None
         self._due = 0.0
         self.longest_s = 0.0
+        self.on_turn: Callable[[], None] = _nothing
+        """Called every time the loop has come round."""
         self.delays = Histogram()
         """The stalls of 20 ms and more since the start."""
         self.stalls: deque[Stall] = deque(maxlen=_KEPT_STALLS)
@@ -95,6 +163,7 @@ class LoopWatchdog:
         self._waited_before = self._waited()
         self._due = self._clock.monotonic() + self._interval_s
         self._timer = self._clock.call_later(self._interval_s, self._look)
+        self.on_turn()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -105,6 +174,10 @@ class LoopWatchdog:
     def due(self) -> float:
         """When the loop must have come round again, on the monotonic clock. Any thread may read it."""
         return self._due
+
+    @property
+    def interval_s(self) -> float:
+        return self._interval_s
 
     @property
     def running(self) -> bool:
@@ -140,18 +213,29 @@ class StackWatch:
         self._loop_thread = threading.get_ident()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ottla-stalls", daemon=True)
+        self._alarm: _Alarm = _Polling()
         self._taken_for = -1.0
         """The moment at which the loop was due in the stall whose stack was taken."""
 
     def start(self) -> None:
+        self._alarm = _alarm()
+        late_after_s = self._watchdog.interval_s + STACK_AFTER_S + _MARGIN_S
+        self._watchdog.on_turn = lambda: self._alarm.wind(late_after_s)
+        self._watchdog.on_turn()
         self._thread.start()
 
     def stop(self) -> None:
+        self._watchdog.on_turn = _nothing
         self._stopped.set()
+        self._alarm.wind(0)
         self._thread.join()
+        self._alarm.close()
 
     def _run(self) -> None:
-        while not self._stopped.wait(STACK_AFTER_S / 2):
+        while True:
+            self._alarm.wait()
+            if self._stopped.is_set():
+                return
             self.look()
 
     def look(self) -> None:

@@ -1,7 +1,11 @@
 """The watchdog of the event loop: lateness is found, punctuality is not."""
 
+import asyncio
+import time
+
 import pytest
 
+from ottla.clock import SystemClock
 from ottla.net.watchdog import FINE_INTERVAL_S, LoopWatchdog, StackWatch
 from ottla.testing.virtual_clock import VirtualClock
 
@@ -87,3 +91,23 @@ def test_stalls_are_counted_by_their_length():
     clock.advance(1.0)
     assert watchdog.delays.count == 1
     assert watchdog.delays.sum_s == pytest.approx(0.3)
+
+
+def test_the_thread_takes_the_stack_while_the_loop_is_held_up():
+    async def held() -> tuple[str, ...]:
+        clock = SystemClock()
+        watchdog = LoopWatchdog(clock)
+        stacks = StackWatch(watchdog, clock)
+        watchdog.start()
+        stacks.start()
+        try:
+            until = time.monotonic() + 30
+            while not watchdog.stacks and time.monotonic() < until:
+                pass
+        finally:
+            watchdog.stop()
+            stacks.stop()
+        (stack,) = watchdog.stacks
+        return stack.frames
+
+    assert any(frame.endswith(" held") for frame in asyncio.run(held()))
