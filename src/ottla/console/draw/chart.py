@@ -14,6 +14,7 @@ from ottla.console.sampler.why import span
 _WIDTH, _HEIGHT = 560, 150
 _POINTS: Final = 140
 _ROWS: Final = 10
+_LEAST_POINTS: Final = 2
 MAX_SERIES: Final = 6
 
 
@@ -56,6 +57,8 @@ def time_chart(
         ).format(index, name)
         for index, (name, _) in enumerate(shown)
     )
+    if longest < _LEAST_POINTS:
+        return _too_early(title, step_s)
     span_s = longest * step_s
     from_text = f"{span_s:.0f} s ago" if span_s < 90 else f"{span(span_s)} ago"
     return Markup(
@@ -78,6 +81,13 @@ def time_chart(
         legend=legend,
         table=_table(shown, title, show, longest, step_s),
     )
+
+
+def _too_early(title: str, step_s: float) -> Markup:
+    return Markup(
+        '<figure class="chart"><figcaption>{}</figcaption><p class="dim">Nothing to draw yet: a point is added every '
+        "{}.</p></figure>"
+    ).format(title, f"{step_s:.0f}\u00a0s" if step_s < 60 else span(step_s))
 
 
 def _summary(series: Sequence[tuple[str, Sequence[float]]], show: Callable[[float], str]) -> str:

@@ -279,7 +279,6 @@ async def forward(
                     continue
                 found.bytes += sum(batch.header.size_in_bytes for batch in fetched.batches)
                 following = fetched.batches[-1].header.next_offset
-                found.looked_at += min(following, ends[number]) - low
                 for each in seen:
                     if each.offset >= ends[number]:
                         break
@@ -289,6 +288,7 @@ async def forward(
                             following = each.offset + 1
                             break
                 found.following[number] = max(following, low + 1)
+                found.looked_at += min(found.following[number], ends[number]) - low
                 if found.following[number] >= ends[number]:
                     open_.remove(number)
                 if len(found.records) >= count or time.monotonic() > deadline:

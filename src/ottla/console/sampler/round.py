@@ -190,6 +190,7 @@ def _take_sizes(cluster: Cluster, state: ClusterState, silent: set[int], this: R
         topic.disk = disk.get(topic.name, topic.disk)
         if known and state.taken_s and this.moment_s > state.sizes_s > 0:
             topic.byte_rate = max(topic.size - before, 0) / (this.moment_s - state.sizes_s)
+            state.has_byte_rates = True
     state.disk = sum(topic.disk for topic in state.topics.values())
     state.sizes_s = this.moment_s
 
@@ -271,4 +272,5 @@ def _add_up(state: ClusterState, moment_s: float) -> None:
     state.records_per_s = sum(topic.rate for topic in state.topics.values() if not topic.internal)
     state.bytes_per_s = sum(topic.byte_rate for topic in state.topics.values() if not topic.internal)
     state.rate.put(moment_s, state.records_per_s)
-    state.byte_rate.put(moment_s, state.bytes_per_s)
+    if state.has_byte_rates:
+        state.byte_rate.put(moment_s, state.bytes_per_s)

@@ -218,6 +218,8 @@ class ClusterState:
     took_s: float = 0.0
     sizes_s: float = 0.0
     """When sizes were asked for last."""
+    has_byte_rates: bool = False
+    """Whether sizes were asked for twice: before, a rate of 0 would only mean that it is not known."""
     questions: dict[int, OffsetQuestions] = field(default_factory=dict)
     """The requests for offsets of the present topics, by the moment that they ask for."""
     problem: str = ""
