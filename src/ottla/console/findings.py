@@ -23,7 +23,9 @@ def cluster_findings(state: ClusterState, sees: Sees) -> list[Finding]:
     """The findings about nodes and disks, and about the partitions and groups that somebody may see."""
     found: list[Finding] = []
     if state.problem:
-        found.append(Finding(BAD, "answer", "No broker answers.", state.problem, "The command ottla doctor says more."))
+        found.append(
+            Finding(BAD, "answer", "No broker answers.", state.problem, "The command ottla doctor says more.")
+        )
     found += _nodes(state)
     found += _partitions(state, sees)
     found += _disks(state)
