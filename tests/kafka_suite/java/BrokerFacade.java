@@ -123,6 +123,8 @@ final class BrokerFacade {
             .answer("getTopicId", arguments -> topicIds(cluster).getOrDefault((String) arguments[0], Uuid.ZERO_UUID))
             .answer("hasAliveBroker", arguments -> ask(cluster, node, admin ->
                 admin.describeCluster().nodes().get().stream().anyMatch(other -> other.id() == (int) arguments[0])))
+            .answer("getAliveBrokerNodes", arguments -> ask(cluster, node, admin ->
+                List.copyOf(admin.describeCluster().nodes().get())))
             .of(KRaftMetadataCache.class);
     }
 
