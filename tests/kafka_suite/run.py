@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafka_suite.jars import cluster_tests, compiled
@@ -61,7 +61,7 @@ def run_all(
         if all(one in reasons for one in selected):
             return [Outcome(f"{one}#*", "", "skipped", 0.0, reasons[one]) for one in selected]
         if (directory / _FINISHED).exists():
-            return read_reports(directory)
+            return [_as_listed(one, reasons) for one in read_reports(directory)]
         if time.monotonic() >= end:
             return [Outcome(f"{name}#*", "", "failed", 0.0, "not reached: go on with --continue")]
         return _run(name, selected, jvm, directory, limits.class_s)
@@ -79,6 +79,12 @@ def run_all(
             end_all()
             raise
     return outcomes
+
+
+def _as_listed(outcome: Outcome, reasons: dict[str, str]) -> Outcome:
+    """The outcome, or a skipped one if its test was listed after its class ran."""
+    reason = reasons.get(outcome.test)
+    return outcome if reason is None else replace(outcome, state="skipped", reason=reason)
 
 
 def _run(name: str, selected: list[str], jvm: TestJvm, directory: Path, limit_s: float) -> list[Outcome]:

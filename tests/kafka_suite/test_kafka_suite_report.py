@@ -66,6 +66,20 @@ def test_a_run_goes_on_with_the_classes_that_have_not_finished(tmp_path: Path, r
     assert ran == [["Endless"]]
 
 
+def test_a_test_that_is_listed_after_its_class_ran_counts_as_listed(
+    tmp_path: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_file = tmp_path / "cannot_run.tsv"
+    list_file.write_text("")
+    monkeypatch.setattr(run, "LISTED", list_file)
+    jvm = TestJvm("", list_file)
+    first = run.run_all({"A": ["A"]}, jvm, tmp_path, run.Limits(60, 600))
+    assert closing_line(first) == "1 passed, 1 failed, 1 skipped"
+    list_file.write_text("kafka.server.OffsetCommitRequestTest#testCommit\tneeds an object inside the broker")
+    again = run.run_all({"A": ["A"]}, jvm, tmp_path, run.Limits(60, 600))
+    assert closing_line(again) == "0 passed, 0 failed, 3 skipped" and len(ran) == 1
+
+
 def test_classes_side_by_side_are_reported_in_their_order(tmp_path: Path, ran: list[list[str]]) -> None:
     jvm, classes = TestJvm("", None), run.by_outer_class("ABCDEFGH")
     alone = run.run_all(classes, jvm, tmp_path / "alone", run.Limits(60, 600))
