@@ -123,6 +123,7 @@ def test_gigabytes_while_everything_is_killed(start_ottla_broker, tmp_path: Path
     fill(source.bootstrap, count)
     print(f"{count:,} records filled in {time.monotonic() - began:.0f} s", flush=True)
     given = keys(source.bootstrap, target.bootstrap, tasks__max="2", mirror__cycle__ms="3000")
+    given["ottla.spark.conf.spark.executor.memory"] = "600m"
     file = write_file(tmp_path / "mm2.properties", given)
     command = [sys.executable, "-m", "ottla", "mirror", "run", str(file)]
     port, web_port = free_ports(2)

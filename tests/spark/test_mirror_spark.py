@@ -7,6 +7,7 @@ from ottla.mirror.config import mirror_config
 from ottla.mirror.lanes import LaneOutcome
 from ottla.mirror.mirror import Mirror
 from ottla.mirror.runners import SparkRunner
+from ottla.pipeline.executors import executors, say_if_none
 
 
 class OneLostJob(SparkRunner):
@@ -41,3 +42,12 @@ def test_lanes_run_as_spark_tasks(spark, start_ottla_broker):
     work.start()
     assert work.wait(120)
     assert assert_same_records(source, "orders", target, "A.orders") == 680
+
+
+def test_a_session_without_executors_says_what_it_waits_for(spark, caplog):
+    assert executors(spark) == 0
+    say_if_none(spark, 20.0)
+    assert (
+        "Spark has had no executor for 20 s: no worker of local[2] has 1g of memory and 1 core(s) free"
+        in caplog.text
+    )

@@ -90,7 +90,8 @@ def _runners(master: str | None) -> MakeRunner:
             return ThreadRunner()
         from ottla.pipeline.session import spark_session
 
-        return SparkRunner(spark_session(f"ottla-mirror-{flow.source}-{flow.target}", master=chosen))
+        name = f"ottla-mirror-{flow.source}-{flow.target}"
+        return SparkRunner(spark_session(name, master=chosen, settings=flow.spark_settings))
 
     return make
 

@@ -92,6 +92,7 @@ _WITHOUT_EFFECT: Final = frozenset(
 )
 _CLIENT_PREFIXES: Final = ("security.", "ssl.", "sasl.")
 _RESET: Final = "auto.offset.reset"
+_SPARK_CONF: Final = "ottla.spark.conf."
 _ROLES: Final = ("admin.", "consumer.", "producer.")
 _POLICIES: Final = ("DefaultReplicationPolicy", "IdentityReplicationPolicy")
 _FILTERS: Final = {
@@ -117,6 +118,8 @@ class FlowConfig:
     """The name under which notes are kept: that of the connector, in a Connect worker."""
     notes_topic: str | None = None
     """Where a Connect worker keeps offsets; None for MirrorMaker 2's name."""
+    spark_settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the Spark session: `ottla.spark.conf.*` without that prefix."""
 
     @property
     def name(self) -> str:
@@ -314,7 +317,16 @@ def flow_config(keys: Mapping[str, str], source: str, target: str) -> FlowConfig
         _settings(keys, source, "consumer."),
         _settings(keys, target, "producer."),
         reset == "latest",
+        spark_settings=_spark_settings(keys, prefix),
     )
+
+
+def _spark_settings(keys: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Settings for all flows, then those of the flow."""
+    found: dict[str, str] = {}
+    for begin in (_SPARK_CONF, prefix + _SPARK_CONF):
+        found |= {key.removeprefix(begin): value for key, value in keys.items() if key.startswith(begin)}
+    return found
 
 
 def _check(prefix: str, key: str, value: str) -> None:
@@ -372,7 +384,7 @@ def _warnings(keys: Mapping[str, str], clusters: Sequence[str]) -> list[str]:
             or name.startswith((*_CLIENT_PREFIXES, *_ROLES, "config.providers"))
         ):
             continue
-        if name.startswith("ottla.spark.conf."):
+        if name.startswith(_SPARK_CONF):
             continue
         if name in _WITHOUT_EFFECT:
             if name not in _FILTERS:

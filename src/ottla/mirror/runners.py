@@ -77,10 +77,13 @@ class SparkRunner:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
+        from ottla.pipeline.executors import explained_waiting
+
         count = len(shares)
         task = _task([pickle.dumps(share) for share in shares])
         try:
-            rows = self._session.range(0, count, 1, count).mapInArrow(task, _REPORT).collect()
+            with explained_waiting(self._session):
+                rows = self._session.range(0, count, 1, count).mapInArrow(task, _REPORT).collect()
             found: list[LaneOutcome] = [pickle.loads(row["outcome"]) for row in rows]
         except (Py4JError, PySparkException, OSError, EOFError) as error:
             said = (str(error).splitlines() or [type(error).__name__])[0][:300]

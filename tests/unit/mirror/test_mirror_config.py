@@ -29,6 +29,17 @@ def test_a_flow_has_its_own_keys_over_those_for_all():
     assert flow.offset_syncs_topic == "mm2-offset-syncs.B.internal"
 
 
+def test_settings_of_spark_are_passed_on_without_their_prefix():
+    given = {
+        "ottla.spark.conf.spark.executor.memory": "600m",
+        "ottla.spark.conf.spark.cores.max": "4",
+        "A->B.ottla.spark.conf.spark.cores.max": "2",
+    }
+    config = mirror_config(BASE | given)
+    assert config.flow("A", "B").spark_settings == {"spark.executor.memory": "600m", "spark.cores.max": "2"}
+    assert not config.warnings
+
+
 def test_the_other_direction_only_sends_heartbeats():
     config = mirror_config(BASE)
     assert [(flow.name, flow.enabled) for flow in config.flows] == [("A->B", True), ("B->A", False)]
