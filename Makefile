@@ -63,7 +63,7 @@ $(KERBEROS): requirements/kerberos.txt $(STAMP)
 	@touch $@
 
 test: setup-spark $(KAFKA) $(KERBEROS)  ## all tests
-	$(PYTEST) -n $(WORKERS) --dist loadfile
+	$(PYTEST) -n $(WORKERS) --dist loadfile --junitxml=build/tests.xml --durations=30 --durations-min=10
 
 test-fast: setup-spark  ## the tests that take under two minutes together
 	OTTLA_TEST_FAST=1 $(PYTEST) -n 2 --dist loadfile -m "not slow and not java"
