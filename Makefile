@@ -18,7 +18,7 @@ WORKERS ?= 3
 AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-mirror-faults test-connect-suite test-kafka-suite test-avro-pairs pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-mirror-faults test-connect-suite test-kafka-suite test-avro-pairs test-dashboards pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -79,6 +79,9 @@ test-connect-suite: setup $(KAFKA)  ## Apache Kafka's own tests of Connect on Ot
 
 pictures: setup  ## every page of the console in both themes and two widths, as build/pictures/index.html
 	$(BIN)/python scripts/pictures.py
+
+test-dashboards: setup  ## every expression of other people's dashboards: make test-dashboards DASHBOARDS=DIR (folders strimzi, reporter, confluent, exporter)
+	OTTLA_DASHBOARDS=$(abspath $(DASHBOARDS)) $(BIN)/python -m pytest -s tests/integration/test_metrics_dashboards.py
 
 test-avro-pairs: setup  ## verdicts and texts of Apache Avro on random schemas, the long form: make test-avro-pairs [PAIRS=10000] [SEEDS=3]
 	OTTLA_AVRO_PAIRS=$(or $(PAIRS),10000) OTTLA_AVRO_SEEDS=$(or $(SEEDS),3) $(BIN)/python -m pytest tests/oracle/test_registry_avro_java.py

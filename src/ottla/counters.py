@@ -167,6 +167,7 @@ class ListenerCounters:
         "failed_authentications",
         "requests",
         "responses",
+        "software",
     )
 
     def __init__(self) -> None:
@@ -178,6 +179,16 @@ class ListenerCounters:
         self.responses = 0
         self.authentications = 0
         self.failed_authentications = 0
+        self.software: dict[tuple[str, str], int] = {}
+        """Open connections by name and version of the client's library."""
+
+    def count_software(self, software: tuple[str, str], change: int) -> None:
+        """A connection of this library has come or gone."""
+        count = self.software.get(software, 0) + change
+        if count:
+            self.software[software] = count
+        else:
+            self.software.pop(software, None)
 
 
 class ReplicaCounters:

@@ -4,106 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
-import time
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
 
+from integration.prometheus_world import PROMETHEUS, PROMTOOL, Busy, Prometheus, expressions
 from ottla.testing.cluster import Cluster
 from ottla.testing.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 GRAFANA = ROOT / "docs" / "grafana"
-PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
 NODES = 3
-WAIT_S = 120
 
 pytestmark = pytest.mark.slow
-
-
-def expressions(panel: Any) -> Iterator[str]:
-    """The expressions of a dashboard."""
-    if isinstance(panel, dict):
-        if isinstance(panel.get("expr"), str):
-            yield panel["expr"]
-        for inner in panel.values():
-            yield from expressions(inner)
-    elif isinstance(panel, list):
-        for inner in panel:
-            yield from expressions(inner)
-
-
-class Prometheus:
-    """A Prometheus process that scrapes every second."""
-
-    def __init__(self, directory: Path, targets: list[str]) -> None:
-        (port,) = free_ports(1)
-        self.url = f"http://127.0.0.1:{port}"
-        config = {
-            "global": {"scrape_interval": "1s"},
-            "scrape_configs": [{"job_name": "kafka", "static_configs": [{"targets": targets}]}],
-        }
-        (directory / "prometheus.yml").write_text(json.dumps(config))
-        self._process = subprocess.Popen(
-            [
-                str(PROMETHEUS),
-                f"--config.file={directory / 'prometheus.yml'}",
-                f"--storage.tsdb.path={directory / 'tsdb'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-                "--log.level=error",
-            ]
-        )
-
-    def ask(self, expression: str) -> list[Any]:
-        query = urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(f"{self.url}/api/v1/query?{query}", timeout=30) as answer:
-            found: list[Any] = json.load(answer)["data"]["result"]
-            return found
-
-    def until(self, expression: str, cluster: Cluster, busy: Busy) -> None:
-        """Wait until the expression has an answer, with traffic meanwhile."""
-
-        def answered() -> bool:
-            busy.work()
-            try:
-                return bool(self.ask(expression))
-            except OSError:
-                return False
-
-        cluster.wait_for(answered, WAIT_S)
-
-    def close(self) -> None:
-        self._process.terminate()
-        self._process.wait(30)
-
-
-class Busy:
-    """A producer and a group."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.producer = Producer({"bootstrap.servers": bootstrap})
-        self.consumer = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
-        )
-        self.consumer.subscribe(["orders"])
-
-    def work(self) -> None:
-        """Write a few records and read them, for about a second."""
-        until = time.monotonic() + 1
-        while time.monotonic() < until:
-            self.producer.produce("orders", b"x" * 100)
-            self.producer.flush(10)
-            self.consumer.poll(0.1)
-        self.consumer.commit(asynchronous=True)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +36,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus
         cluster.plans[node_id] = replace(plan, properties=properties)
     with cluster:
         cluster.create_topic("orders", partitions=3, replication_factor=NODES)
-        prometheus = Prometheus(directory, targets)
+        job = {"job_name": "kafka", "static_configs": [{"targets": targets}]}
+        prometheus = Prometheus(directory, [job])
         busy = Busy(cluster.bootstrap)
         try:
             prometheus.until("count(ottla_build_info) == 3", cluster, busy)

@@ -50,6 +50,12 @@ BROKER_FAMILIES: Final = {
     ),
     "replication_bytes_out": _topic("ReplicationBytesOutPerSec", "Bytes sent to followers."),
 }
+CONVERSIONS: Final = (
+    _topic("ProduceMessageConversionsPerSec", "Always 0: records are kept in the format in which they come."),
+    _topic(
+        "FetchMessageConversionsPerSec", "Always 0: records are sent in the format in which they are kept."
+    ),
+)
 
 # -- replicas
 
@@ -146,6 +152,10 @@ CLOSE_RATE: Final = _sockets("connection-close-rate", "Connections closed per se
 INCOMING_BYTES: Final = _sockets("incoming-byte-total", "Bytes that were read.")
 OUTGOING_BYTES: Final = _sockets("outgoing-byte-total", "Bytes of responses.")
 RESPONSES: Final = _sockets("response-total", "Responses that were written.")
+CLIENT_SOFTWARE: Final = _sockets("connections", "Open connections by the client's library and its version.")
+ACCEPTOR_BLOCKED: Final = _family("kafka.network", "Acceptor", Kind.PERCENT)(
+    "AcceptorBlockedPercent", "Always 0: accepted connections wait for no thread."
+)
 
 _PRODUCE_QUOTA = _family("kafka.server", "Produce", Kind.ATTRIBUTE)
 _FETCH_QUOTA = _family("kafka.server", "Fetch", Kind.ATTRIBUTE)
@@ -253,6 +263,10 @@ PROCESS_FDS: Final = _own("process_open_fds", "Open file descriptors.")
 PROCESS_MAX_FDS: Final = _own("process_max_fds", "The limit on open file descriptors.")
 JVM_MEMORY: Final = _own(
     "jvm_memory_used_bytes", "There is no JVM: area=heap is this process's resident memory."
+)
+JVM_MEMORY_MAX: Final = _own(
+    "jvm_memory_bytes_max",
+    "There is no JVM: the memory that this process may take, by its cgroup or the machine.",
 )
 JVM_GC: Final = _own(
     "jvm_gc_collection_seconds", "There is no JVM: runs of Python's garbage collector.", Kind.PLAIN_SUMMARY

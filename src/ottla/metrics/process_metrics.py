@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+_CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 class GarbageCollections:
@@ -62,6 +63,7 @@ class ProcessMetrics:
             ("node_id", str(node_id)),
         )
         self._started_at = _started_at()
+        self._most_memory = _most_memory()
 
     def read(self, sink: Sink) -> Iterator[None]:
         """All families."""
@@ -74,6 +76,7 @@ class ProcessMetrics:
         sink.one(names.PROCESS_FDS, _open_files())
         sink.one(names.PROCESS_MAX_FDS, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         sink.one(names.JVM_MEMORY, resident, Labels(("area", "heap")))
+        sink.one(names.JVM_MEMORY_MAX, self._most_memory, Labels(("area", "heap")))
         self._garbage(sink)
         sink.one(names.JVM_THREADS, threading.active_count())
         read, written = _disk()
@@ -122,6 +125,16 @@ def _memory() -> tuple[int, int]:
     except (OSError, ValueError):
         kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return 0, kilobytes if sys.platform == "darwin" else kilobytes * 1024
+
+
+def _most_memory() -> int:
+    """The bytes that this process may take: its cgroup's limit, or all of the machine's."""
+    machine = os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES
+    try:
+        limit = _CGROUP_LIMIT.read_text().strip()
+    except OSError:
+        return machine
+    return min(int(limit), machine) if limit.isdecimal() else machine
 
 
 def _open_files() -> int:

@@ -81,6 +81,8 @@ class ReplicaMetrics:
                     for labels, counters in rows[start : start + _SLICE]
                 )
                 yield
+        for family in names.CONVERSIONS:
+            sink.one(family, 0)
         for attribute, family in names.BROKER_FAMILIES.items():
             sink.one(family, getattr(total, attribute))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.counters import Histogram, RequestCounters
+from ottla.counters import Histogram, ListenerCounters, RequestCounters
 from ottla.errors import ErrorCode
 from ottla.metrics import names
 from ottla.metrics.families import Spelling
@@ -29,6 +29,12 @@ _PARTS: Final = (
 _ONE_LOOP: Final = ("networkProcessor", "0")
 _NANOS: Final = 1_000_000_000
 _MAX_QUOTA_ROWS: Final = 10_000
+_MAX_SOFTWARE_ROWS: Final = 1_000
+_SOFTWARE_LABELS: Final = {
+    Spelling.KAFKA: ("clientSoftwareName", "clientSoftwareVersion"),
+    Spelling.REPORTER: ("clientSoftwareName", "clientSoftwareVersion"),
+    Spelling.CONFLUENT: ("client_software_name", "client_software_version"),
+}
 
 
 def api_name(key: int) -> str:
@@ -124,6 +130,11 @@ class RequestMetrics:
         sink.all(names.INCOMING_BYTES, [(labels, each.bytes_in) for labels, each in listeners])
         sink.all(names.OUTGOING_BYTES, [(labels, each.bytes_out) for labels, each in listeners])
         sink.all(names.RESPONSES, [(labels, each.responses) for labels, each in listeners])
+        sink.all(names.CLIENT_SOFTWARE, _software(sink.spelling, self._node.counters.listeners))
+        sink.all(
+            names.ACCEPTOR_BLOCKED,
+            [(Labels(("listener", name)), 0.0) for name in sorted(self._node.counters.listeners)],
+        )
 
     def _quotas(self, sink: Sink) -> None:
         """What clients with a quota use."""
@@ -157,6 +168,16 @@ class RequestMetrics:
             sink.all(names.PURGATORY_SIZE, rows)
         sink.one(names.GATE_WAITS, gate.waits)
         sink.one(names.GATE_SECONDS, round(gate.waited_s, 6))
+
+
+def _software(spelling: Spelling, listeners: Mapping[str, ListenerCounters]) -> list[tuple[Labels, float]]:
+    """Open connections by library. Clients choose these words, so that their number needs a limit."""
+    of_name, of_version = _SOFTWARE_LABELS[spelling]
+    return [
+        (Labels((of_name, software), (of_version, version), ("listener", listener), _ONE_LOOP), count)
+        for listener, counters in sorted(listeners.items())
+        for (software, version), count in sorted(counters.software.items())[:_MAX_SOFTWARE_ROWS]
+    ]
 
 
 def _kinds(requests: Iterable[RequestCounters]) -> Iterator[tuple[str, list[RequestCounters]]]:

@@ -176,6 +176,12 @@ class Connection(asyncio.BufferedProtocol):
         self.client = msgspec.structs.replace(self.client, principal=principal, token_authenticated=by_token)
         self.known_grants = None
 
+    def identify(self, name: str, version: str) -> None:
+        """The client has said which library it uses."""
+        self._counters.count_software(self.software, -1)
+        self.software = name, version
+        self._counters.count_software(self.software, 1)
+
     def certified(self, node_ids: frozenset[int]) -> None:
         """The client has shown a certificate that names these nodes."""
         self.client = msgspec.structs.replace(self.client, node_ids=node_ids)

@@ -287,6 +287,7 @@ class Listener:
             counters=self._counters,
         )
         self._counters.created += 1
+        self._counters.count_software(connection.software, 1)
         self.connections.add(connection)
         if self._security is not None:
             self._security.begin(connection)
@@ -330,6 +331,7 @@ class Listener:
         if connection in self.connections:
             self.connections.discard(connection)
             self._counters.closed += 1
+            self._counters.count_software(connection.software, -1)
             self._admission.release(self.settings.name, connection.client.client_host)
             if self._security is not None:
                 self._security.gone(connection)

@@ -169,7 +169,7 @@ class Request(RequestContext):
         self.counters.error(code)
 
     def note_software(self, name: str, version: str) -> None:
-        self._connection.software = name, version
+        self._connection.identify(name, version)
 
     def from_follower(self) -> None:
         follower = self.counters.follower
