@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument(
         "--continue", dest="go_on", action="store_true", help="keep the reports of finished classes"
     )
-    parser.add_argument("--class-limit", type=float, default=1200, metavar="SECONDS", help="for one class")
+    parser.add_argument("--class-limit", type=float, default=2400, metavar="SECONDS", help="for one class")
     parser.add_argument(
         "--limit", type=float, default=7200, metavar="SECONDS", help="then begin no other class"
     )

@@ -21,6 +21,7 @@ from ottla.coordinator.records import RecordSerde
 from ottla.coordinator.runtime import CoordinatorRuntime
 from ottla.coordinator.shard import CoordinatorShard, ShardContext
 from ottla.coordinator.share import records as share_records
+from ottla.coordinator.share.partition_metadata import PartitionMetadataClient
 from ottla.coordinator.share.persister import SharePersister
 from ottla.coordinator.share.routes import ShareStateRoutes
 from ottla.coordinator.share.service import ShareCoordinator
@@ -135,6 +136,11 @@ def _make_share_services(
     def delete_records(partition: int, offset: int) -> None:
         replicas.find((SHARE_STATE_TOPIC, partition)).delete_records(offset)
 
+    def high_watermark(topic: TopicName, partition: int) -> int:
+        led = replicas.find((topic, partition))
+        led.check_leader()
+        return led.local_log().high_watermark
+
     runtime = _make_runtime(
         broker,
         post,
@@ -159,6 +165,14 @@ def _make_share_services(
         persister,
         SharePartitions(replicas, clock, persister, settings, config.int("group.share.max.share.sessions")),
         ShareGroupService(groups, persister),
+        PartitionMetadataClient(
+            config.node_id,
+            clock,
+            lambda: replicas.image,
+            high_watermark,
+            _broker_peers(broker, "partition-metadata"),
+            timeout_s,
+        ),
     )
     return services
 

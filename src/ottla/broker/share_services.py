@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.coordinator.group.share.service import ShareGroupService
+    from ottla.coordinator.share.partition_metadata import PartitionMetadataClient
     from ottla.coordinator.share.persister import SharePersister
     from ottla.coordinator.share.routes import ShareStateRoutes
     from ottla.coordinator.share.service import ShareCoordinator
@@ -26,6 +27,7 @@ class ShareServices:
     persister: SharePersister
     partitions: SharePartitions
     groups: ShareGroupService
+    partition_metadata: PartitionMetadataClient
 
     def publish(self, delta: MetadataDelta, image: MetadataImage, node_id: int) -> None:
         """A metadata publisher, after the replicas."""
@@ -37,6 +39,7 @@ class ShareServices:
         """Fail pending requests, then stop the coordinator."""
         self.persister.shutdown()
         self.routes.close()
+        self.partition_metadata.close()
         self.partitions.shutdown()
         self.coordinator.shutdown()
         self.coordinator.runtime.shutdown()

@@ -24,6 +24,7 @@ from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import DescribeShareGroupOffsetsResponse
 
 if TYPE_CHECKING:
+    from ottla.metadata.image import TopicImage
     from ottla.wire.messages import DescribeShareGroupOffsetsRequest, ReadShareGroupStateSummaryResponse
 
 _Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
@@ -94,7 +95,15 @@ def _describe(
                 )
 
     def done(summary: ReadShareGroupStateSummaryResponse) -> None:
-        found = [topic for topic in (_topic(broker, each) for each in summary.results) if topic]
+        by_id = broker.image.topics.by_id
+        results = [
+            (known, each.partitions) for each in summary.results if (known := by_id.get(each.topic_id))
+        ]
+        gather: Gather[_Topic] = Gather(len(results), answer)
+        for index, (known, partitions) in enumerate(results):
+            _topic(broker, known, partitions, partial(gather.put, index))
+
+    def answer(found: list[_Topic]) -> None:
         if wanted.topics is None:
             shown = (topic.topic_name for topic in found)
             hidden = denied_topics(broker, ctx, AclOperation.DESCRIBE, shown)
@@ -108,23 +117,28 @@ def _describe(
 
 
 def _topic(
-    broker: Broker, summary: ReadShareGroupStateSummaryResponse.ReadStateSummaryResult
-) -> _Topic | None:
-    known = broker.image.topics.by_id.get(summary.topic_id)
-    if known is None:
-        return None
-    return _Topic(
-        topic_name=known.name,
-        topic_id=known.id,
-        partitions=[_partition(broker, known.name, part) for part in summary.partitions],
-    )
+    broker: Broker,
+    known: TopicImage,
+    summaries: list[ReadShareGroupStateSummaryResponse.PartitionResult],
+    put: Callable[[_Topic], None],
+) -> None:
+    def done(partitions: list[_Partition]) -> None:
+        put(_Topic(topic_name=known.name, topic_id=known.id, partitions=partitions))
+
+    gather: Gather[_Partition] = Gather(len(summaries), done)
+    for index, summary in enumerate(summaries):
+        _partition(broker, known.name, summary, partial(gather.put, index))
 
 
 def _partition(
-    broker: Broker, topic: TopicName, summary: ReadShareGroupStateSummaryResponse.PartitionResult
-) -> _Partition:
+    broker: Broker,
+    topic: TopicName,
+    summary: ReadShareGroupStateSummaryResponse.PartitionResult,
+    put: Callable[[_Partition], None],
+) -> None:
     if summary.error_code:
-        return _Partition(partition_index=summary.partition, start_offset=_UNKNOWN, lag=_UNKNOWN)
+        put(_Partition(partition_index=summary.partition, start_offset=_UNKNOWN, lag=_UNKNOWN))
+        return
     described = _Partition(
         partition_index=summary.partition,
         start_offset=summary.start_offset,
@@ -132,17 +146,17 @@ def _partition(
         lag=_UNKNOWN,
     )
     if summary.start_offset == _UNKNOWN or summary.delivery_complete_count == _UNKNOWN:
-        return described
-    try:
-        partition = broker.replicas.find((topic, summary.partition))
-        partition.check_leader()
-        end = partition.local_log().high_watermark
-    except ApiException as error:
-        return _Partition(
-            partition_index=summary.partition, error_code=error.code, error_message=error.message
-        )
-    described.lag = end - summary.start_offset - summary.delivery_complete_count
-    return described
+        put(described)
+        return
+
+    def done(end: int | ApiException) -> None:
+        if isinstance(end, ApiException):
+            put(_Partition(partition_index=summary.partition, error_code=end.code, error_message=end.message))
+            return
+        described.lag = end - summary.start_offset - summary.delivery_complete_count
+        put(described)
+
+    broker.share.partition_metadata.latest_offset(topic, summary.partition, done)
 
 
 def on_error(
