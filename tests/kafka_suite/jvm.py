@@ -39,8 +39,10 @@ class TestJvm:
 
 
 def run_class(jvm: TestJvm, names: list[str], directory: Path, limit_s: float) -> bool:
-    """Run test classes in one JVM, with JUnit's reports in `directory`; False when it was ended at the limit."""
-    select = "--select-method={0}#" + jvm.method if jvm.method else "--select-class={0}"
+    """Run test classes, or tests as `class#method`, in one JVM, with JUnit's reports in `directory`.
+
+    False when it was ended at the limit.
+    """
     properties = {
         "ottla.python": sys.executable,
         "org.slf4j.simpleLogger.defaultLogLevel": "error",
@@ -55,7 +57,7 @@ def run_class(jvm: TestJvm, names: list[str], directory: Path, limit_s: float) -
         *(f"--config={key}={value}" for key, value in _CONFIGURATION.items()),
         *("--reports-dir", str(directory), "--details=testfeed"),
         *("--disable-banner", "--disable-ansi-colors"),
-        *(select.format(name) for name in names),
+        *(_selector(name, jvm.method) for name in names),
     ]
     path = os.pathsep.join((str(_TESTS), os.environ.get("PYTHONPATH", ""))).strip(os.pathsep)
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": ""}
@@ -73,6 +75,12 @@ def run_class(jvm: TestJvm, names: list[str], directory: Path, limit_s: float) -
             process.kill()
             _running.discard(process)
     return True
+
+
+def _selector(name: str, method: str) -> str:
+    if "#" in name:
+        return f"--select-method={name}"
+    return f"--select-method={name}#{method}" if method else f"--select-class={name}"
 
 
 def end_all() -> None:

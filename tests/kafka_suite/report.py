@@ -25,6 +25,12 @@ class Outcome:
     seconds: float
     reason: str
 
+    @property
+    def selector(self) -> str:
+        """How JUnit names the test: with the full types of its parameters."""
+        parameter = "(org.apache.kafka.common.test.ClusterInstance)"
+        return self.test + (parameter if "(ClusterInstance)" in self.invocation else "")
+
 
 def read_reports(directory: Path) -> list[Outcome]:
     """All outcomes of the reports in a directory, in the order of the run."""

@@ -1,8 +1,9 @@
 """`make test-kafka-suite`: Apache Kafka's own published cluster tests, on clusters of Ottla processes.
 
 Each class runs in a JVM of its own for a bounded time. Reports of classes that ran to their end are kept: a run that
-was stopped, or that reached its limit, goes on with `--continue`. Exit code 1 when a test fails that `cannot_run.tsv`
-does not list, when a class was not reached, or when fewer than `--at-least` tests passed.
+was stopped, or that reached its limit, goes on with `--continue`. That also runs failed tests again, and their last
+outcome counts. Exit code 1 when a test fails that `cannot_run.tsv` does not list, when a class was not reached, or when
+fewer than `--at-least` tests passed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from kafka_suite.report import Outcome, closing_line, read_reports, summary
 ROOT = Path(__file__).parents[2]
 LISTED = Path(__file__).with_name("cannot_run.tsv")
 _FINISHED = "finished"
+_AGAIN = "again-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,15 @@ def run_all(
         directory = reports / name
         if all(one in reasons for one in selected):
             return [Outcome(f"{one}#*", "", "skipped", 0.0, reasons[one]) for one in selected]
+        late = time.monotonic() >= end
         if (directory / _FINISHED).exists():
-            return [_as_listed(one, reasons) for one in read_reports(directory)]
-        if time.monotonic() >= end:
+            found = [_as_listed(one, reasons) for one in _read_all(directory)]
+            failed = sorted({one.selector for one in found if one.state == "failed"})
+            if failed and not late:
+                _run(name, failed, jvm, directory / f"{_AGAIN}{_times_again(directory) + 1}", limits.class_s)
+                found = [_as_listed(one, reasons) for one in _read_all(directory)]
+            return found
+        if late:
             return [Outcome(f"{name}#*", "", "failed", 0.0, "not reached: go on with --continue")]
         return _run(name, selected, jvm, directory, limits.class_s)
 
@@ -79,6 +87,18 @@ def run_all(
             end_all()
             raise
     return outcomes
+
+
+def _times_again(directory: Path) -> int:
+    return len(list(directory.glob(f"{_AGAIN}*")))
+
+
+def _read_all(directory: Path) -> list[Outcome]:
+    """The outcomes of a class; those of tests that ran again replace the earlier ones."""
+    newest = {(one.test, one.invocation): one for one in read_reports(directory)}
+    for number in range(1, _times_again(directory) + 1):
+        newest |= {(one.test, one.invocation): one for one in read_reports(directory / f"{_AGAIN}{number}")}
+    return list(newest.values())
 
 
 def _as_listed(outcome: Outcome, reasons: dict[str, str]) -> Outcome:
@@ -107,7 +127,10 @@ def main() -> None:
     parser.add_argument("--method", default="", help="only this method of the classes")
     parser.add_argument("--all", action="store_true", help="run the listed tests as well")
     parser.add_argument(
-        "--continue", dest="go_on", action="store_true", help="keep the reports of finished classes"
+        "--continue",
+        dest="go_on",
+        action="store_true",
+        help="keep the reports of finished classes, and run their failed tests again",
     )
     parser.add_argument("--class-limit", type=float, default=2400, metavar="SECONDS", help="for one class")
     parser.add_argument(

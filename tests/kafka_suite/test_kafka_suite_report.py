@@ -63,7 +63,29 @@ def test_a_run_goes_on_with_the_classes_that_have_not_finished(tmp_path: Path, r
     assert closing_line(outcomes) == "3 passed, 4 failed, 3 skipped"
     ran.clear()
     assert run.run_all(classes, jvm, tmp_path, run.Limits(60, 600)) == outcomes
-    assert ran == [["Endless"]]
+    failed = ["kafka.server.OffsetCommitRequestTest#testCommit"]
+    assert ran == [failed, failed, ["Endless"]]
+
+
+def test_a_test_that_failed_runs_again_and_its_last_outcome_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = '<testcase name="testCommit(ClusterInstance)[1]" classname="A">{0}</testcase>'
+    reports = iter([outcome.format('<failure message="busy"/>'), outcome.format("")])
+    selected: list[list[str]] = []
+
+    def run_class(jvm: TestJvm, names: list[str], directory: Path, limit_s: float) -> bool:
+        selected.append(names)
+        (directory / "TEST-junit-jupiter.xml").write_text(f"<testsuite>{next(reports)}</testsuite>")
+        return True
+
+    monkeypatch.setattr(run, "run_class", run_class)
+    lines = [
+        closing_line(run.run_all({"A": ["A"]}, TestJvm("", None), tmp_path, run.Limits(60, 600)))
+        for _ in range(3)
+    ]
+    assert lines == ["0 passed, 1 failed, 0 skipped", *["1 passed, 0 failed, 0 skipped"] * 2]
+    assert selected == [["A"], ["A#testCommit(org.apache.kafka.common.test.ClusterInstance)"]]
 
 
 def test_a_test_that_is_listed_after_its_class_ran_counts_as_listed(

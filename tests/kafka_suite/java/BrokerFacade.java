@@ -53,7 +53,8 @@ final class BrokerFacade {
             .value("replicaManager", logs.replicas(metadata))
             .value("socketServer", sockets(config, cluster.clientPort(node.id)))
             .answer("boundPort", arguments -> cluster.clientPort(node.id))
-            .answer("brokerState", arguments -> node.running() ? BrokerState.RUNNING : BrokerState.NOT_RUNNING)
+            .answer("brokerState", arguments -> node.running() ? BrokerState.RUNNING
+                : node.stopped() ? BrokerState.SHUTTING_DOWN : BrokerState.NOT_RUNNING)
             .answer("isShutdown", arguments -> node.stopped())
             .answer("shutdown", arguments -> {
                 cluster.shutdownBroker(node.id);
