@@ -1,8 +1,9 @@
-"""Keeps the state up to date with `_schemas`, and writes to it, one write at a time.
+"""Keeps the state up to date with `_schemas`, and writes to it, one batch at a time.
 
-A write is folded into the state at its offset, like every other record, before it is answered. While the fate of a
-write is unknown no other begins. A leader that was paused while another took over is refused by the brokers, reads what
-the other wrote, and decides again: no id is given twice.
+Registrations that wait while a batch is on its way share the next one. A write is folded into the state at its offset,
+like every other record, before it is answered. While the fate of a batch is unknown no other begins. A leader that was
+paused while another took over is refused by the brokers, reads what the other wrote, and decides again: no id is given
+twice.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ottla.admin.retries import Backoff
 from ottla.errors import ApiException, ErrorCode
 from ottla.records.record import Record
 from ottla.registry.errors import store_failed, timed_out
+from ottla.registry.groups import Change, ChangeQueue, Decide, decide
 from ottla.registry.records import NOOP_KEY, Pair
 from ottla.registry.state import State
 from ottla.registry.topic import Fenced, SchemasPartition, WriteAborted, ensure_topic
@@ -33,6 +35,7 @@ _WRITE_WAIT_S: Final = 15.0
 """How long a client waits for its write; the write itself goes on until its fate is known."""
 _DECISIONS: Final = 5
 """How often a write is decided again because another registry has taken the topic over."""
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
 class SchemasLog:
@@ -59,7 +62,8 @@ class SchemasLog:
         self._writer = ThreadPoolExecutor(1, "registry-writer")
         self._partition: SchemasPartition | None = None
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._writing = asyncio.Lock()
+        self._changes = ChangeQueue()
+        self._writing: asyncio.Future[None] | None = None
         self.ready = asyncio.Event()
         self.failure: str | None = None
 
@@ -132,37 +136,73 @@ class SchemasLog:
 
     # -- writing
 
-    async def change(self, decide: Callable[[], Sequence[Pair]], may_write: Callable[[], bool]) -> None:
-        """Decide on records by the state as it is, and write them. Nobody else writes in between.
+    async def change(self, decide: Decide, may_write: Callable[[], bool], subject: str | None = None) -> None:
+        """Decide on records by the state as it is, and write them. No other record comes in between.
 
-        Returns when the state has the records. A client that has waited too long gets an error while the write
-        goes on.
+        A registration names its subject: it may share a batch with those of other subjects. Returns when the state has
+        the records. A client that has waited too long gets an error while the write goes on.
         """
-        task = asyncio.ensure_future(self._change(decide, may_write))
-        done, _ = await asyncio.wait({task}, timeout=_WRITE_WAIT_S)
+        change = Change(decide, may_write, subject)
+        self._changes.append(change)
+        if self._writing is None:
+            self._writing = asyncio.ensure_future(self._write_changes())
+        done, _ = await asyncio.wait({change.done}, timeout=_WRITE_WAIT_S)
         if not done:
-            task.add_done_callback(_forget)
+            change.done.add_done_callback(_forget)
             raise timed_out(f"the brokers have not acknowledged the record within {_WRITE_WAIT_S:g} s")
-        task.result()
+        change.done.result()
 
     async def take_over(self, may_write: Callable[[], bool]) -> None:
         """Fence all leaders before this one, and read what they wrote."""
         self._holds_fence = False
-        await self.change(tuple, may_write)
+        await self.change(lambda _: (), may_write)
 
-    async def _change(self, decide: Callable[[], Sequence[Pair]], may_write: Callable[[], bool]) -> None:
-        async with self._writing:
-            for _ in range(_DECISIONS):
-                try:
-                    if not self._holds_fence:
-                        await self._fence(may_write)
-                    pairs = decide()
-                    if pairs:
-                        await self._write(pairs, may_write)
-                    return
-                except Fenced as error:
-                    _logger.warning("Another registry has written to %s: %s", self._topic, error)
-            raise store_failed(f"other registries take {self._topic} over again and again; try again")
+    async def _write_changes(self) -> None:
+        """Write group after group until no change waits."""
+        group: list[Change] = []
+        try:
+            while self._changes:
+                group = self._changes.next_group()
+                await self._write_group(group)
+        finally:
+            self._writing = None
+            # There are some only where the registry stops.
+            self._changes.cancel()
+            for one in group:
+                one.done.cancel()
+
+    async def _write_group(self, group: list[Change]) -> None:
+        try:
+            self._changes.put_back(await self._commit(group))
+        except (ApiException, WriteAborted) as error:
+            if isinstance(error, ApiException) and error.code in _TOO_LARGE and len(group) > 1:
+                # Each alone may be small enough.
+                for one in group:
+                    await self._write_group([one])
+                return
+            for one in group:
+                one.fail(store_failed(error))
+        except Exception as error:  # noqa: BLE001 - the clients that wait raise it
+            for one in group:
+                one.fail(error)
+
+    async def _commit(self, group: list[Change]) -> list[Change]:
+        """Decide on a group and write it; the changes that did not fit into the batch."""
+        may_write = group[0].may_write
+        for _ in range(_DECISIONS):
+            try:
+                if not self._holds_fence:
+                    await self._fence(may_write)
+                batch = decide(group)
+                if batch.pairs:
+                    await self._write(batch.pairs, may_write)
+                for one in batch.members:
+                    one.finish()
+                return batch.left
+            except Fenced as error:
+                _logger.warning("Another registry has written to %s: %s", self._topic, error)
+                group = [one for one in group if not one.done.done()]
+        raise store_failed(f"other registries take {self._topic} over again and again; try again")
 
     async def _fence(self, may_write: Callable[[], bool]) -> None:
         assert self._partition is not None
@@ -190,14 +230,11 @@ class SchemasLog:
 
         try:
             return await asyncio.get_running_loop().run_in_executor(self._writer, function, may_continue)
-        except Fenced:
+        except (Fenced, ApiException, WriteAborted):
             self._holds_fence = False
             raise
-        except (ApiException, WriteAborted) as error:
-            self._holds_fence = False
-            raise store_failed(error) from None
 
 
-def _forget(task: asyncio.Future[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _logger.warning("A write that its client no longer waits for failed: %s", task.exception())
+def _forget(done: asyncio.Future[None]) -> None:
+    if not done.cancelled() and done.exception() is not None:
+        _logger.warning("A write that its client no longer waits for failed: %s", done.exception())

@@ -24,7 +24,7 @@ from ottla.registry.errors import (
 from ottla.registry.formats import TYPES, Formats, Parsed, Source, check_levels
 from ottla.registry.limits import MAX_REFERENCES, MAX_SCHEMA_BYTES
 from ottla.registry.log import SchemasLog
-from ottla.registry.state import Content, Reference, State, Version
+from ottla.registry.state import Content, Context, Reference, Reserved, State, Version
 
 _logger = logging.getLogger(__name__)
 
@@ -234,17 +234,18 @@ class Registry:
         parsed = self.parse(subject, proposal)
         decided: list[Version] = []
 
-        def decide() -> list[records.Pair]:
+        def decide(reserved: Reserved) -> list[records.Pair]:
             found = self.existing(subject, proposal, parsed, normalize=normalize)
             if found is not None:
                 decided.append(found)
                 return []
             self._check_mode(subject, proposal)
-            one = self._new_version(subject, proposal, parsed, normalize=normalize)
+            one = self._new_version(subject, proposal, parsed, reserved, normalize=normalize)
             decided.append(one)
             return [(records.schema_key(subject, one.version), one.value())]
 
-        await self.log.change(decide, self.may_write)
+        # An import says which id it takes; nobody else takes one meanwhile.
+        await self.log.change(decide, self.may_write, subject if proposal.id < 0 else None)
         one = decided[-1]
         held = self.state.subjects.get(subject, {}).get(one.version, one)
         if held.id != one.id:
@@ -262,7 +263,9 @@ class Registry:
         if proposal.id < 0 and mode == "IMPORT":
             raise not_permitted(f"Subject {subject} is in import mode, which needs an id with each schema")
 
-    def _new_version(self, subject: str, proposal: Proposal, parsed: Parsed, *, normalize: bool) -> Version:
+    def _new_version(
+        self, subject: str, proposal: Proposal, parsed: Parsed, reserved: Reserved, *, normalize: bool
+    ) -> Version:
         every = self.state.versions(subject, deleted=True)
         importing = proposal.id >= 0
         if not importing:
@@ -281,18 +284,21 @@ class Registry:
             number = proposal.version
         elif 0 < proposal.version != number:
             raise invalid_schema(f"version {proposal.version} is not the next version, which is {number}")
-        schema_id = self._id_for(subject, content, proposal.id)
+        schema_id = self._id_for(subject, content, proposal.id, reserved)
         return Version(subject, number, schema_id, content, guid=content.guid())
 
-    def _id_for(self, subject: str, content: Content, wanted: int) -> int:
-        context = self.state.contexts.get(names.context_of(subject))
-        if context is None:
-            return wanted if wanted >= 0 else 1
-        known = context.ids.get(content.fingerprint())
+    def _id_for(self, subject: str, content: Content, wanted: int, reserved: Reserved) -> int:
+        name = names.context_of(subject)
+        context = self.state.contexts.get(name, Context())
+        fingerprint = content.fingerprint()
         if wanted < 0:
-            return context.max_id + 1 if known is None else known
+            known = context.ids.get(fingerprint, reserved.known(name, fingerprint))
+            if known is None:
+                known = max(context.max_id, reserved.max_ids.get(name, 0)) + 1
+            reserved.take(name, fingerprint, known)
+            return known
         held = context.by_id.get(wanted)
-        if held is not None and held.fingerprint() != content.fingerprint():
+        if held is not None and held.fingerprint() != fingerprint:
             raise RegistryError(422, 42207, f"Overwrite new schema with id {wanted} is not permitted.")
         return wanted
 
@@ -302,7 +308,7 @@ class Registry:
 
     async def write(self, decide: Callable[[], Sequence[records.Pair]]) -> None:
         """Write what a decision on the current state says."""
-        await self.log.change(decide, self.may_write)
+        await self.log.change(lambda _: decide(), self.may_write)
 
     async def take_over(self) -> None:
         """Write a NOOP and read up to it: after that the state has every record of earlier leaders, and the last."""

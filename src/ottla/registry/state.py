@@ -114,6 +114,22 @@ class Context:
     max_id: int = 0
 
 
+@dataclass(slots=True)
+class Reserved:
+    """The ids of registrations that are decided and not yet in the state: those of one batch."""
+
+    ids: dict[tuple[str, bytes], int] = field(default_factory=dict)
+    """By context and fingerprint."""
+    max_ids: dict[str, int] = field(default_factory=dict)
+
+    def known(self, context: str, fingerprint: bytes) -> int | None:
+        return self.ids.get((context, fingerprint))
+
+    def take(self, context: str, fingerprint: bytes, schema_id: int) -> None:
+        self.ids[context, fingerprint] = schema_id
+        self.max_ids[context] = max(self.max_ids.get(context, 0), schema_id)
+
+
 Settings: TypeAlias = dict[str | None, JsonObject]
 """Settings by subject or context; None is the global scope."""
 
