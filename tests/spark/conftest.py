@@ -36,11 +36,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[Any]:
     """The session of this test process."""
     from ottla.pipeline import spark_session
+    from ottla.pipeline.jars import SPARK_AVRO
 
     session = spark_session(
         "ottla-tests",
         master="local[2]",
         settings={"spark.ui.enabled": "false", "spark.driver.memory": "1g"},
+        packages=[SPARK_AVRO],
     )
     yield session
     session.stop()

@@ -38,12 +38,18 @@ _CONNECTOR_BYTES: Final = 11_200_000
 Progress = Callable[[str, int, int | None], None]
 """Takes what is fetched, the bytes so far, and those that are expected if that is known."""
 
-# Spark has these itself, or does not use them here.
-_LEFT_OUT: Final = (
-    (_GROUP, _TOKEN_PROVIDER),
+SPARK_AVRO: Final = f"{_GROUP}:spark-avro_{SCALA}:4.1.1"
+"""Spark's reader of Avro. It is not published for Spark 4.2; this one is for 4.1, and tests run it with 4.2."""
+
+_SPARK_HAS: Final = (
     (_GROUP, f"spark-tags_{SCALA}"),
     ("org.scala-lang", "*"),
     ("org.scala-lang.modules", "*"),
+)
+# Spark has these itself, or does not use them here.
+_LEFT_OUT: Final = (
+    *_SPARK_HAS,
+    (_GROUP, _TOKEN_PROVIDER),
     ("org.apache.hadoop", "*"),
     ("org.slf4j", "*"),
     ("org.lz4", "*"),
@@ -117,9 +123,8 @@ def library_jars(java: Java, coordinates: Sequence[str]) -> list[Path]:
         with _locked(directory):
             output = ""
             if not any(directory.glob(f"{artifact}-*.jar")):
-                output = _retrieve(
-                    java, [_dependency(group, artifact, revision)], directory, _Fetch(artifact)
-                )
+                wanted = _dependency(group, artifact, revision, excluded=_SPARK_HAS)
+                output = _retrieve(java, [wanted], directory, _Fetch(artifact))
             found = sorted(directory.glob("*.jar"))
         if not found:
             raise JarsMissing(_why(output, one))

@@ -8,7 +8,7 @@ Records of several writer schemas may stand in one column: each is read with its
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack
 from urllib.parse import quote
 
 from ottla.json_types import as_text
@@ -29,8 +29,10 @@ from ottla.schemas.spark_columns import (
     check_mode,
     read_rows,
     too_many_columns,
+    unreadable,
 )
 from ottla.schemas.spark_json import from_json_schema, to_json_schema
+from ottla.schemas.spark_jvm import read_in_jvm
 from ottla.schemas.spark_proto import from_protobuf, to_protobuf
 from ottla.schemas.values import Decode, Value
 
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from ottla.schemas import avro_columns
+
+Engine: TypeAlias = Literal["python", "jvm"]
+"""What reads Avro: Arrow functions in Python workers, or Spark's own reader of the package spark-avro."""
 
 __all__ = [
     "from_avro",
@@ -58,16 +63,23 @@ def from_avro(
     schema: Schema = None,
     *,
     mode: Mode = "failfast",
+    engine: Engine = "python",
 ) -> Column:
     """A column of records with schema ids as a column of structs.
 
     The type is that of `schema` (a dataclass, a dict, JSON text or a path), else of the subject's latest version. A
     record that cannot be read fails the query with its schema id; it is null with `mode="permissive"`.
+    `engine="jvm"` reads with the package spark-avro and the schemas that the subject has when the column is made. It
+    is faster, and a record with a later schema fails the query.
     """
     permissive = check_mode(mode)
     text = _reader_text(registry, subject, schema)
     reader = avro.parse(text, lenient=True).root
     kind = spark_type(reader)
+    if engine == "jvm":
+        return read_in_jvm(column, registry, subject, text, permissive=permissive)
+    if engine != "python":
+        raise SchemaError(f"there is no engine {engine!r}: use 'python' or 'jvm'")
 
     def read(values: pa.Array) -> pa.Array:
         return read_column(values, registry, text, permissive=permissive)
@@ -311,13 +323,23 @@ def _read_by_rows(
             permissive=permissive,
         )
 
-    if reader.kind not in ("record", "error"):
-        return pa.array(rows(texts=True), kind)
+    def array(found: list[Value]) -> pa.Array:
+        is_record = reader.kind in ("record", "error")
+        return _columns(found, kind, reader) if is_record else pa.array(found, kind)
+
     try:
-        return _columns(rows(texts=False), kind, reader)
-    except pa.ArrowInvalid:
-        # Some text is not UTF-8. The slower way finds the record.
-        return _columns(rows(texts=True), kind, reader)
+        return array(rows(texts=reader.kind not in ("record", "error")))
+    except (pa.ArrowInvalid, OverflowError):
+        # Some text is not UTF-8, or some number is too large. The slower way finds the record.
+        found = rows(texts=True)
+    for at, row in enumerate(found):
+        try:
+            array([row])
+        except (pa.ArrowInvalid, OverflowError) as error:
+            if not permissive:
+                raise unreadable(values[at].as_py(), error) from None
+            found[at] = None
+    return array(found)
 
 
 def _types(reader: AvroType) -> tuple[pa.DataType, pa.DataType]:

@@ -92,11 +92,15 @@ def read_rows(
             rows.append(decode(data, 5))
         except DAMAGED as error:
             if not permissive:
-                schema_id = frames.schema_id_of(data)
-                text = f"a record with the schema id {schema_id} cannot be read: {reason(error)}"
-                raise InvalidData(text, schema_id) from None
+                raise unreadable(data, error) from None
             rows.append(None)
     return rows
+
+
+def unreadable(data: bytes, error: Exception) -> InvalidData:
+    """The error of a record that cannot be read, with its schema id."""
+    schema_id = frames.schema_id_of(data)
+    return InvalidData(f"a record with the schema id {schema_id} cannot be read: {reason(error)}", schema_id)
 
 
 def _only_prefix(values: pa.Array, given: list[bytes | None]) -> bytes:

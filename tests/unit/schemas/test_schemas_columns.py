@@ -68,3 +68,14 @@ def test_a_damaged_record_is_named_or_null(registry, damaged):
         None,
         "ann",
     ]
+
+
+@pytest.mark.parametrize("number", [b"\x80\x80\x80\x80\x10", b"\xff" * 9 + b"\x7f"])
+def test_a_number_that_no_column_holds_is_named_or_null(monkeypatch, registry, number):
+    text = schema({"name": "count", "type": "int"})
+    monkeypatch.setattr(Registry, "by_id", lambda self, number, subject="": RegisteredSchema(1, text))
+    records = pa.array([b"\0\0\0\0\1" + one for one in (b"\x02", number, b"\x04")], pa.binary())
+    with pytest.raises(InvalidData, match="the schema id 1 cannot be read"):
+        read_column(records, registry, text, permissive=False)
+    found = read_column(records, registry, text, permissive=True)
+    assert found.to_pylist() == [{"count": 1}, None, {"count": 2}]
