@@ -11,7 +11,7 @@ import pytest
 
 from oracle.kafka_tools import needs_java
 from ottla.security.quotas.bucket import TokenBucket
-from ottla.security.quotas.rate import Rate
+from ottla.security.quotas.rate import Measure
 from ottla.testing.apache import LEAN_JVM_FLAGS, kafka_classpath
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
@@ -35,10 +35,9 @@ class Case(NamedTuple):
     def ours(self) -> list[float]:
         found: list[float] = []
         if self.kind == "rate":
-            rate = Rate(self.samples, self.window_ms, self.events[0][0])
-            allowance = self.limit * (self.samples - 1) * self.window_ms / 1000
+            rate = Measure(self.samples, self.window_ms, self.limit, self.events[0][0])
             for at, value in self.events:
-                throttle_ms = rate.charge(value, self.limit, allowance, at)
+                throttle_ms = rate.charge(value, at)
                 found += [rate.measure(at), throttle_ms]
         else:
             bucket = TokenBucket(self.samples, self.window_ms, self.limit)

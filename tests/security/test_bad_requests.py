@@ -123,9 +123,7 @@ def test_an_authorizer_that_raises_denies(caplog: pytest.LogCaptureFixture) -> N
 
     api: AnyApi = supported(on_controller_listener=True)[ApiKey.UNREGISTER_BROKER]
     assert api.needs == (Right(AclOperation.ALTER),)
-    broken = cast(
-        Node, SimpleNamespace(authorizer=SimpleNamespace(authorize=fail, allows_unseen=fail), audit=None)
-    )
+    broken = cast(Node, SimpleNamespace(authorizer=SimpleNamespace(authorize=fail, generation=0), audit=None))
     outer = cast(Any, SimpleNamespace(listener_name="C", local_host="", local_port=1, connection_id="c"))
     answers: list[Any] = []
     ctx = InnerRequest(answers.append, api_key=api.key, version=0, received_at=0.0, outer=outer)

@@ -6,29 +6,24 @@ broker forwarded is muted there, by the time in the controller's answer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ottla.security.quotas.managers import MutationQuota
 
 if TYPE_CHECKING:
-    from ottla.clock import Clock
-    from ottla.security.quotas.managers import ClientQuotas
-
-_PERCENT_PER_SECOND: Final = 100.0
+    from ottla.security.quotas.managers import ClientMeasures
 
 
 class Meter:
     """One request's use of its client's quotas."""
 
-    __slots__ = ("_clock", "_measures", "_mutation", "_quotas", "_since", "_spent_s", "throttle_ms", "timed")
+    __slots__ = ("_measures", "_monotonic", "_mutation", "_since", "_spent_s", "throttle_ms", "timed")
 
-    def __init__(
-        self, quotas: ClientQuotas, clock: Clock, principal: str, client_id: str | None, began: float
-    ) -> None:
+    def __init__(self, measures: ClientMeasures, monotonic: Callable[[], float], began: float) -> None:
         """`began` is when the node took the request, on the monotonic clock."""
-        self._clock = clock
-        self._quotas = quotas
-        self._measures = measures = quotas.measures(principal, client_id, began)
+        self._monotonic = monotonic
+        self._measures = measures
         self._mutation: MutationQuota | None = None
         self._since: float | None = began
         self._spent_s = 0.0
@@ -44,14 +39,14 @@ class Meter:
     def parked(self) -> None:
         """The request waits: its time does not count until it is answered."""
         if self.timed and self._since is not None:
-            self._spent_s += self._clock.monotonic() - self._since
+            self._spent_s += self._monotonic() - self._since
             self._since = None
 
     def produced(self, size: int) -> None:
         """Count the bytes of a Produce request that gets no answer."""
         measure = self._measures.produce
         if measure is not None:
-            self._wait(measure.throttle_ms(size, int(self._clock.monotonic() * 1000)))
+            self._wait(measure.charge(size, int(self._monotonic() * 1000)))
 
     @property
     def max_fetch_bytes(self) -> int | None:
@@ -68,10 +63,10 @@ class Meter:
             self.answered()
         measure = self._measures.fetch
         if measure is not None:
-            now_ms = int(self._clock.monotonic() * 1000)
-            self._wait(measure.throttle_ms(size, now_ms))
+            now_ms = int(self._monotonic() * 1000)
+            self._wait(measure.charge(size, now_ms))
             if self.throttle_ms > 0:
-                measure.rate.record(-size, now_ms)
+                measure.record(-size, now_ms)
         return self.throttle_ms
 
     def mutation_quota(self, *, strict: bool) -> MutationQuota | None:
@@ -84,33 +79,19 @@ class Meter:
 
     def answered(self, produced_bytes: int = 0) -> None:
         """Count the time that the request took so far, in percent of one core, and the bytes of a Produce request."""
-        now = self._clock.monotonic()
-        now_ms = int(now * 1000)
-        measures = self._measures
-        measure = measures.produce
-        if produced_bytes and measure is not None:
-            throttle_ms = measure.rate.charge(produced_bytes, measure.limit, measure.allowance, now_ms)
-            if throttle_ms > 0:
-                self._wait(throttle_ms)
-        if self._mutation is not None:
-            self._wait(self._mutation.throttle_ms(now_ms))
-        measure = measures.request
-        if measure is not None:
-            spent_s = self._spent_s + measures.carried_s
-            self._spent_s = measures.carried_s = 0.0
-            if self._since is not None:
-                spent_s += now - self._since
-            throttle_ms = measure.rate.charge(
-                spent_s * _PERCENT_PER_SECOND, measure.limit, measure.allowance, now_ms
-            )
-            if throttle_ms > 0:
-                self._wait(min(throttle_ms, self._quotas.windows.window_ms))
+        now = self._monotonic()
+        spent_s, self._spent_s = self._spent_s, 0.0
+        if self._since is not None:
+            spent_s += now - self._since
         self._since = now
+        self._wait(self._measures.charge(produced_bytes, spent_s, now))
+        if self._mutation is not None:
+            self._wait(self._mutation.throttle_ms(int(now * 1000)))
 
     def sent(self) -> None:
         """Count the time that encoding took. It comes too late to be waited for now."""
         if self._since is not None:
-            self._measures.carried_s += self._clock.monotonic() - self._since
+            self._measures.carried_s += self._monotonic() - self._since
 
     def _wait(self, throttle_ms: int) -> None:
         if throttle_ms > self.throttle_ms:

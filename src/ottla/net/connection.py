@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
     from ottla.net.busy_poll import BusyPoller
     from ottla.net.failed_logins import FailedLogins
+    from ottla.security.quotas.managers import ClientMeasures
 
 _logger = logging.getLogger(__name__)
 
@@ -112,6 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         "dispatcher",
         "known_grants",
         "last_active",
+        "measures",
         "monotonic",
         "on_disconnect",
         "software",
@@ -142,6 +144,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client = client
         self.known_grants: Grants | None = None
         """What `grants` returns once it was asked for."""
+        self.measures: ClientMeasures | None = None
+        """Those of the last request while there are quotas."""
         self._on_lost = on_lost
         self._busy_poller = busy_poll
         self._failed_logins = failed_logins
@@ -175,6 +179,7 @@ class Connection(asyncio.BufferedProtocol):
         """From the next request on the client speaks for this principal."""
         self.client = msgspec.structs.replace(self.client, principal=principal, token_authenticated=by_token)
         self.known_grants = None
+        self.measures = None
 
     def identify(self, name: str, version: str) -> None:
         """The client has said which library it uses."""

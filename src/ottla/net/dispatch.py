@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.api.audit import note_change
 from ottla.api.authorization import check
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, UNSTABLE_VERSIONS, AnyApi, Unchecked
 from ottla.api.forwarding.request_forwarding import forward_request
 from ottla.api.node_requests import check_sender
-from ottla.api.throttling import Meter
 from ottla.counters import NodeCounters, RequestCounters
 from ottla.errors import ApiException, ErrorCode
 from ottla.net.metered_request import MeteredRequest
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.net.connection import Connection
 
 _logger = logging.getLogger(__name__)
+_PRODUCE: Final = int(ApiKey.PRODUCE)
 
 
 _Served = tuple[AnyApi, type[WireRequest[WireResponse]], "WriteGate | None", RequestCounters]
@@ -92,11 +92,16 @@ class Dispatcher:
         if began is None or not api.throttled:
             request = Request(connection, api, version, correlation_id, client_id, now, counters)
         else:
-            meter = Meter(self._quotas, self._clock, connection.client.principal, client_id, began)
+            measures = connection.measures
+            if measures is None or not measures.in_force or measures.client_id != client_id:
+                measures = self._quotas.measures(connection.client.principal, client_id, began)
+                connection.measures = measures
+            measures.used_s = began
             request = metered = MeteredRequest(
                 connection, api, version, correlation_id, client_id, now, counters
             )
-            metered.meter, metered.request_size = meter, len(frame)
+            metered.measures, metered.taken_at, metered.known_meter = measures, began, None
+            metered.produced_bytes = len(frame) if key == _PRODUCE else 0
         connection.add(request)
         if api.forward and not request.on_controller_listener:
             request.frame = bytes(frame)

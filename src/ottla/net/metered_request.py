@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from ottla.api.throttling import Meter
 from ottla.broker.response_errors import reports
 from ottla.errors import ErrorCode
 from ottla.net.request import Request
-from ottla.wire.apis import ApiKey
 from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import DecodeError
 from ottla.wire.headers import decode_response_header
 from ottla.wire.messages import response_class
 
 if TYPE_CHECKING:
-    from ottla.api.throttling import Meter
+    from ottla.security.quotas.managers import ClientMeasures
     from ottla.wire.classes import WireResponse
-
-_PRODUCE: Final = int(ApiKey.PRODUCE)
 
 
 class MeteredRequest(Request):
     """Counts against the quotas of its client when it is answered."""
 
-    __slots__ = ("meter", "request_size")
+    __slots__ = ("known_meter", "measures", "produced_bytes", "taken_at")
 
-    meter: Meter
-    request_size: int
+    known_meter: Meter | None
+    """What `meter` returns once it was asked for: most requests that are answered at once need none."""
+    measures: ClientMeasures
+    produced_bytes: int
+    """The size of a Produce request; of others only the time counts here."""
+    taken_at: float
+
+    @property
+    def meter(self) -> Meter:  # type: ignore[override]
+        meter = self.known_meter
+        if meter is None:
+            meter = self.known_meter = Meter(self.measures, self._connection.monotonic, self.taken_at)
+        return meter
 
     def parked(self) -> None:
         self.meter.parked()
@@ -34,24 +43,32 @@ class MeteredRequest(Request):
     def respond(self, response: WireResponse) -> None:
         if self.buffers is not None or self.closed_by_client:
             return
+        if self.known_meter is None and self.frame is None:
+            connection, measures = self._connection, self.measures
+            now = connection.monotonic()
+            throttle_ms = measures.charge(self.produced_bytes, now - self.taken_at, now)
+            if throttle_ms:
+                self._throttle(response, throttle_ms)
+            Request.respond(self, response)
+            if measures.request is not None:
+                measures.carried_s += connection.monotonic() - now
+            return
         if self.frame is not None and reports(response, ErrorCode.NOT_CONTROLLER):
             # It is forwarded, and another node measures it.
             super().respond(response)
             return
         meter = self.meter
-        if self.api_key == _PRODUCE:
-            meter.answered(self.request_size)
-        elif meter.timed:
-            meter.answered()
+        if meter.timed or self.produced_bytes:
+            meter.answered(self.produced_bytes)
         # A controller that has decided a part of the request may have set a time already.
-        if meter.throttle_ms > 0 or getattr(response, "throttle_time_ms", 0) > 0:
-            self._throttle(response)
+        throttle_ms = max(meter.throttle_ms, getattr(response, "throttle_time_ms", 0))
+        if throttle_ms > 0:
+            self._throttle(response, throttle_ms)
         Request.respond(self, response)
         if meter.timed:
             meter.sent()
 
-    def _throttle(self, response: WireResponse) -> None:
-        throttle_ms = max(self.meter.throttle_ms, getattr(response, "throttle_time_ms", 0))
+    def _throttle(self, response: WireResponse, throttle_ms: int) -> None:
         if "throttle_time_ms" in response.__struct_fields__:
             # Most responses have the field, and it has the same type in all of them.
             response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
@@ -59,9 +76,10 @@ class MeteredRequest(Request):
 
     def no_response(self) -> None:
         """A Produce with acks=0: its bytes count, its time does not."""
-        self.meter.produced(self.request_size)
-        if self.meter.throttle_ms > 0:
-            self._connection.mute(self.meter.throttle_ms / 1000)
+        meter = self.meter
+        meter.produced(self.produced_bytes)
+        if meter.throttle_ms > 0:
+            self._connection.mute(meter.throttle_ms / 1000)
         super().no_response()
 
     def forwarded_answer(self, answer: bytes) -> None:

@@ -26,7 +26,7 @@ TRACE: Final = 5
 class Authorizer:
     """One node's decisions. `update` follows the metadata."""
 
-    __slots__ = ("_allow_everyone", "_generation", "_index", "_loaded", "_super_users", "audit")
+    __slots__ = ("_allow_everyone", "_index", "_loaded", "_super_users", "audit", "generation")
 
     def __init__(self, super_users: str, *, allow_everyone_if_no_acl_found: bool) -> None:
         """`super_users` is the text of `super.users`: principals separated by semicolons."""
@@ -36,7 +36,7 @@ class Authorizer:
                 raise ValueError(f"super.users: {each} is no principal: expected principalType:principalName")
         self._allow_everyone = allow_everyone_if_no_acl_found
         self._index = AclIndex()
-        self._generation = self._index.generation
+        self.generation = self._index.generation
         """Changes with the ACLs: what a session was granted under another one does not count any more."""
         self._loaded = False
         self.audit: AuditFile | None = None
@@ -45,7 +45,7 @@ class Authorizer:
     def update(self, acls: Mapping[bytes, AclEntry]) -> None:
         """Take over the ACLs of the newest image."""
         self._index.update(acls)
-        self._generation = self._index.generation
+        self.generation = self._index.generation
 
     def complete_loading(self) -> None:
         """The metadata has been read up to where it stood when this node started."""
@@ -56,29 +56,23 @@ class Authorizer:
 
     def operations(self, grants: Grants, kind: int, name: str) -> int:
         """All operations that a session may do with a resource, as bits `1 << code`."""
-        if grants.generation == self._generation:
+        if grants.generation == self.generation:
             mask = grants.masks[kind].get(name)
             if mask is not None:
                 return mask
         return self._decide(grants, kind, name)
 
-    def allows_unseen(self, grants: Grants, operation: int, kind: int, name: str) -> bool:
-        """Whether a session may do this, and nobody wants to read of it in the audit log: most requests end here."""
-        mask = grants.masks[kind].get(name) if grants.generation == self._generation else None
-        if mask is None:
-            mask = self._decide(grants, kind, name)
-        return mask >> operation & 1 == 1 and not audit_log.isEnabledFor(logging.DEBUG)
-
     def _decide(self, grants: Grants, kind: int, name: str) -> int:
-        """Look a resource up in the index. The answer is kept for ordinary sessions until the ACLs change."""
+        """Look a resource up in the index. The session keeps the answer until the ACLs change."""
         if grants.internal or grants.principal in self._super_users:
-            return EVERY_OPERATION
-        if not self._loaded:
+            mask = EVERY_OPERATION
+        elif not self._loaded:
             raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, "The authorizer is still loading the ACLs.")
-        if grants.generation != self._generation:
-            grants.forget(self._generation)
-        denied, allowed, found = self._index.masks(kind, name, grants.principal, grants.host)
-        mask = EVERY_OPERATION if self._allow_everyone and not found else allowed & ~denied
+        else:
+            denied, allowed, found = self._index.masks(kind, name, grants.principal, grants.host)
+            mask = EVERY_OPERATION if self._allow_everyone and not found else allowed & ~denied
+        if grants.generation != self.generation:
+            grants.forget(self.generation)
         known = grants.masks[kind]
         if len(known) >= MAX_GRANTS_PER_SESSION:
             known.clear()

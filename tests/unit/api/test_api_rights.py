@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ottla.api.authorization import check
+from ottla.api.authorization import allowed, check
 from ottla.api.base import BY_HANDLER, NOTHING, Api
+from ottla.api.data.topic_rights import denied_topics
 from ottla.api.registry import supported
 from ottla.errors import ApiException, ErrorCode
+from ottla.metadata.image import AclEntry
 from ottla.security.authorizer import Authorizer
 from ottla.security.grants import Grants
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 TABLE = [
     json.loads(line) for line in Path(__file__).with_name("authorization.jsonl").read_text().splitlines()
@@ -25,6 +29,16 @@ BY_KEY: dict[int, list[dict[str, Any]]] = {}
 for row in TABLE:
     BY_KEY.setdefault(row["key"], []).append(row)
 
+MAY_WRITE = AclEntry(
+    ResourceType.TOPIC,
+    "t",
+    PatternType.LITERAL,
+    "User:alice",
+    "*",
+    AclOperation.WRITE,
+    AclPermissionType.ALLOW,
+)
+TOPIC_T = SimpleNamespace(name="t")
 FIELDS = {"GROUP": "group_id", "TRANSACTIONAL_ID": "transactional_id"}
 
 
@@ -80,3 +94,48 @@ def test_the_apis_that_quotas_do_not_count_for_are_those_of_the_table(controller
     for key, api in supported(on_controller_listener=controller).items():
         exempt = row_of(key, controller=controller)["quota"] in ("exempt", "none of its own")
         assert api.throttled is not exempt, ApiKey(key).name
+
+
+def session_that_may_write() -> tuple[Any, Any]:
+    authorizer = Authorizer("User:admin", allow_everyone_if_no_acl_found=False)
+    authorizer.update({b"1": MAY_WRITE})
+    authorizer.complete_loading()
+    node = SimpleNamespace(
+        authorizer=authorizer, image=SimpleNamespace(topics=SimpleNamespace(by_id={bytes(16): TOPIC_T}))
+    )
+    return node, SimpleNamespace(grants=Grants("User:alice", "10.0.0.1"), api_key=0)
+
+
+def test_a_right_that_was_found_before_ends_with_the_acls_that_gave_it() -> None:
+    node, ctx = session_that_may_write()
+    write, topic = AclOperation.WRITE, ResourceType.TOPIC
+    for _ in range(2):
+        assert allowed(node, ctx, write, topic, "t")
+        assert denied_topics(node, ctx, write, ["t", "u", bytes(16)]) == {"u"}
+    node.authorizer.update({})
+    assert denied_topics(node, ctx, write, ["t", bytes(16)]) == {"t", bytes(16)}
+    assert not allowed(node, ctx, write, topic, "t")
+    node.authorizer.update({b"1": MAY_WRITE})
+    assert allowed(node, ctx, write, topic, "t")
+    assert denied_topics(node, ctx, write, ["t"]) == set()
+
+
+def test_what_super_users_may_do_is_known_the_second_time_and_nobody_else_gains_from_it() -> None:
+    node, ctx = session_that_may_write()
+    admin: Any = SimpleNamespace(grants=Grants("User:admin", "10.0.0.1"), api_key=0)
+    for _ in range(2):
+        assert allowed(node, admin, AclOperation.DELETE, ResourceType.TOPIC, "u")
+        assert not allowed(node, ctx, AclOperation.DELETE, ResourceType.TOPIC, "u")
+
+
+def test_the_audit_log_gets_rights_that_were_found_before_once_it_asks_for_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node, ctx = session_that_may_write()
+    write, topic = AclOperation.WRITE, ResourceType.TOPIC
+    assert allowed(node, ctx, write, topic, "t") and caplog.records == []
+    with caplog.at_level(logging.DEBUG, "kafka.authorizer.logger"):
+        assert allowed(node, ctx, write, topic, "t")
+        assert denied_topics(node, ctx, write, ["t"]) == set()
+    assert len(caplog.records) == 2
+    assert all("User:alice is Allowed operation = WRITE" in each.getMessage() for each in caplog.records)

@@ -147,3 +147,41 @@ def test_a_muted_connection_can_be_lost() -> None:
     limited.clock.advance(600)
     limited.client.turn()
     assert limited.service.seen == [1]
+
+
+def test_a_new_limit_counts_from_the_next_request_of_a_connection_on() -> None:
+    limited = Limited({"producer_byte_rate": 1e9})
+    limited.client.send(produce(1, bytes(20_000)))
+    limited.client.quotas.update({ANONYMOUS: {"producer_byte_rate": 1000.0}})
+    limited.client.send(produce(2, bytes(20_000)))
+    first, second = throttle_times(limited.client)
+    assert first == 0
+    # What was measured before stays: both requests count.
+    assert second > 20_000
+    limited.clock.advance(60)
+    limited.client.quotas.update({})
+    limited.client.send(produce(3, bytes(20_000)))
+    assert throttle_times(limited.client)[2] == 0
+
+
+def test_after_another_login_the_quota_of_the_new_user_counts() -> None:
+    limited = Limited({"producer_byte_rate": 1e9})
+    limited.client.quotas.update(
+        {ANONYMOUS: {"producer_byte_rate": 1e9}, (("user", "eve"),): {"producer_byte_rate": 1000.0}}
+    )
+    limited.client.send(produce(1, bytes(20_000)))
+    limited.client.connection.authenticated("User:eve")
+    limited.client.send(produce(2, bytes(20_000)))
+    first, second = throttle_times(limited.client)
+    assert first == 0 and 10_000 < second < 11_000
+
+
+def test_client_ids_of_one_connection_are_measured_each_by_itself() -> None:
+    limited = Limited({})
+    limited.client.quotas.update({(("client-id", "greedy"),): {"producer_byte_rate": 1000.0}})
+    request = produce(1, bytes(20_000))
+    length = struct.unpack_from(">h", request, 12)[0]
+    greedy = request[4:12] + struct.pack(">h", 6) + b"greedy" + request[14 + length :]
+    limited.client.send(request + struct.pack(">i", len(greedy)) + greedy)
+    first, second = throttle_times(limited.client)
+    assert first == 0 and 10_000 < second < 11_000

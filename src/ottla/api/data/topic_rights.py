@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.api.authorization import refusal
-from ottla.security.grants import Action
+from ottla.security.grants import Action, audit_log
 from ottla.wire.enums import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ def denied_topics(
     authorizer = broker.authorizer
     if authorizer is None:
         return denied
-    grants, allows, by_id = ctx.grants, authorizer.allows_unseen, broker.image.topics.by_id
+    grants, by_id = ctx.grants, broker.image.topics.by_id
+    known: Mapping[str, int] = {}
+    """What was decided before, unless the audit log gets every decision."""
+    if grants.generation == authorizer.generation and not audit_log.isEnabledFor(logging.DEBUG):
+        known = grants.masks[_TOPIC]
     for topic in topics:
         name = topic
         if isinstance(name, bytes):
@@ -33,7 +38,7 @@ def denied_topics(
             if found is None:
                 continue
             name = found.name
-        if allows(grants, operation, _TOPIC, name) or topic in denied:
+        if known.get(name, 0) >> operation & 1 or topic in denied:
             continue
         if not authorizer.authorize(grants, Action(operation, _TOPIC, name), ctx.api_key):
             denied.add(topic)

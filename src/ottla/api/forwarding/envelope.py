@@ -89,7 +89,9 @@ def _meter(node: Node, principal: str, client_id: str | None) -> Meter | None:
     """Measures the client's request here; the broker only keeps it waiting."""
     if not node.quotas.enabled:
         return None
-    return Meter(node.quotas, node.clock, principal, client_id, node.clock.monotonic())
+    monotonic = node.clock.monotonic
+    now = monotonic()
+    return Meter(node.quotas.measures(principal, client_id, now), monotonic, now)
 
 
 API = Api(

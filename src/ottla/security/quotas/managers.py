@@ -22,13 +22,14 @@ from ottla.security.quotas.entities import (
     Sharers,
 )
 from ottla.security.quotas.ips import IpQuotas
-from ottla.security.quotas.rate import Rate
+from ottla.security.quotas.rate import Measure
 
 if TYPE_CHECKING:
     from ottla.metadata.image import ClientQuotaEntity
 
 IDLE_MS: Final = 3_600_000
 _KEPT_AFTER_SWEEP: Final = 9 / 10
+_PERCENT_PER_SECOND: Final = 100.0
 _RATES: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
 
 
@@ -42,32 +43,15 @@ class QuotaWindows(msgspec.Struct, frozen=True):
 DEFAULT_WINDOWS: Final = QuotaWindows()
 
 
-class Measure:
-    """A rate with its limit."""
-
-    __slots__ = ("allowance", "limit", "rate")
-
-    def __init__(self, windows: QuotaWindows, limit: float, now_ms: int) -> None:
-        self.rate = Rate(windows.samples, windows.window_ms, now_ms)
-        self.change_limit(limit)
-
-    def change_limit(self, limit: float) -> None:
-        """What was measured so far stays."""
-        self.limit = limit
-        self.allowance = limit * (self.rate.samples - 1) * self.rate.window_ms / 1000
-        """What an idle client may use at once without having to wait."""
-
-    def throttle_ms(self, value: float, now_ms: int) -> int:
-        """Count a value; how long its client has to wait for it."""
-        return self.rate.charge(value, self.limit, self.allowance, now_ms)
-
-
 class ClientMeasures:
     """The measures of one user with one client id; None where it has no limit."""
 
-    __slots__ = ("carried_s", "fetch", "mutation", "produce", "request", "used_s")
+    __slots__ = ("carried_s", "client_id", "fetch", "in_force", "mutation", "produce", "request", "used_s")
 
-    def __init__(self) -> None:
+    def __init__(self, client_id: str | None) -> None:
+        self.client_id = client_id
+        self.in_force = True
+        """False once the quotas have changed, or these were idle: connections look theirs up again."""
         self.used_s = 0.0
         self.carried_s = 0.0
         """Time of requests that were answered already; it counts with the next one."""
@@ -75,6 +59,21 @@ class ClientMeasures:
         self.fetch: Measure | None = None
         self.request: Measure | None = None
         self.mutation: TokenBucket | None = None
+
+    def charge(self, produced_bytes: int, spent_s: float, now: float) -> int:
+        """Count a request's bytes and its time in percent of one core; how long its client has to wait in ms."""
+        now_ms = int(now * 1000)
+        throttle_ms = 0
+        measure = self.produce
+        if measure is not None and produced_bytes:
+            throttle_ms = measure.charge(produced_bytes, now_ms)
+        measure = self.request
+        if measure is not None:
+            over_ms = measure.charge((spent_s + self.carried_s) * _PERCENT_PER_SECOND, now_ms)
+            self.carried_s = 0.0
+            if over_ms:
+                throttle_ms = max(throttle_ms, min(over_ms, measure.window_ms))
+        return throttle_ms
 
 
 class MutationQuota:
@@ -140,6 +139,8 @@ class ClientQuotas:
         """Take over the quotas of the newest image. What was measured so far stays."""
         keys = (*_RATES, CONTROLLER_MUTATION_RATE)
         self._limits = {key: limits for key in keys if (limits := QuotaLimits(quotas, key))}
+        for each in self._clients.values():
+            each.in_force = False
         self._clients.clear()
         self._measures = {key: measure for key, measure in self._measures.items() if key[0] in self._limits}
         self.enabled = bool(self._limits)
@@ -149,19 +150,20 @@ class ClientQuotas:
         return len(self._clients)
 
     def measures(self, principal: str, client_id: str | None, now: float) -> ClientMeasures:
-        """The measures of a client. `now` is in seconds."""
+        """The measures of a client. `now` is in seconds. They can be kept while they are `in_force`."""
         found = self._clients.get((principal, client_id))
         if found is None:
             now_ms = int(now * 1000)
             if len(self._clients) >= MAX_QUOTA_MEASURES or self._sweep_due(now_ms):
                 self._sweep(now_ms)
-            found = self._resolve(principal.partition(":")[2], client_id or "", now_ms)
+            found = self._resolve(principal.partition(":")[2], client_id, now_ms)
             self._clients[principal, client_id] = found
         found.used_s = now
         return found
 
-    def _resolve(self, user: str, client_id: str, now_ms: int) -> ClientMeasures:
-        made = ClientMeasures()
+    def _resolve(self, user: str, client: str | None, now_ms: int) -> ClientMeasures:
+        made = ClientMeasures(client)
+        client_id = client or ""
         made.produce = self._rate(PRODUCER_BYTE_RATE, user, client_id, now_ms)
         made.fetch = self._rate(CONSUMER_BYTE_RATE, user, client_id, now_ms)
         made.request = self._rate(REQUEST_PERCENTAGE, user, client_id, now_ms)
@@ -185,7 +187,9 @@ class ClientQuotas:
             return None
         measure = self._measures.get((key, quota.sharers))
         if not isinstance(measure, Measure):
-            measure = self._measures[key, quota.sharers] = Measure(self.windows, quota.limit, now_ms)
+            measure = self._measures[key, quota.sharers] = Measure(
+                self.windows.samples, self.windows.window_ms, quota.limit, now_ms
+            )
         measure.change_limit(quota.limit)
         return measure
 
@@ -193,7 +197,7 @@ class ClientQuotas:
         """What clients with a limit use: the key of the quota, who shares it, and the rate."""
         for (key, sharers), measure in self._measures.items():
             if isinstance(measure, Measure):
-                yield key, sharers, measure.rate.measure(now_ms)
+                yield key, sharers, measure.measure(now_ms)
 
     def _sweep_due(self, now_ms: int) -> bool:
         if self._swept_ms is None:
@@ -208,6 +212,8 @@ class ClientQuotas:
         if len(clients) > most:
             latest = sorted(clients.items(), key=lambda item: item[1].used_s)[-most:]
             clients = dict(latest)
+        for who, each in self._clients.items():
+            each.in_force = who in clients
         self._clients = clients
         used = {
             id(measure)

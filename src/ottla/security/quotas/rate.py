@@ -27,10 +27,11 @@ class Rate:
 
     __slots__ = (
         "_current",
-        "_nothing_expires_before_ms",
+        "_next_change_ms",
         "_oldest_ms",
+        "_others",
+        "_sample",
         "_samples",
-        "_total",
         "samples",
         "window_ms",
     )
@@ -41,25 +42,26 @@ class Rate:
         self.window_ms = window_ms
         self._samples = [_Sample(now_ms)]
         self._current = 0
+        self._sample = self._samples[0]
+        """The one at `_current`."""
         self._sum_up()
 
     def record(self, value: float, now_ms: int) -> None:
         """Count a value. A negative one takes back what was counted before."""
-        sample = self._samples[self._current]
-        if now_ms - sample.start_ms >= self.window_ms:
-            sample = self._advance(now_ms)
+        if now_ms >= self._next_change_ms:
+            self._change_samples(now_ms)
+        sample = self._sample
         sample.value += value
         sample.last_event_ms = now_ms
-        self._total += value
 
     def measure(self, now_ms: int) -> float:
         """The rate per second."""
         elapsed_ms = self.elapsed_ms(now_ms)
-        return self._total / (elapsed_ms / 1000)
+        return (self._others + self._sample.value) / (elapsed_ms / 1000)
 
     def elapsed_ms(self, now_ms: int) -> int:
         """The time that the rate is measured over."""
-        if now_ms >= self._nothing_expires_before_ms:
+        if now_ms >= self._next_change_ms:
             self._purge(now_ms)
         elapsed_ms = now_ms - self._oldest_ms
         missing = self.samples - 1 - elapsed_ms // self.window_ms
@@ -67,38 +69,24 @@ class Rate:
             elapsed_ms += missing * self.window_ms
         return max(elapsed_ms, 1)
 
-    def charge(self, value: float, limit: float, allowance: float, now_ms: int) -> int:
-        """Count a value; how long to wait for it.
-
-        `allowance` is what all windows but one allow: up to that the rate is not above the limit, however long the
-        measured time is.
-        """
-        sample = self._samples[self._current]
-        if now_ms - sample.start_ms >= self.window_ms:
-            sample = self._advance(now_ms)
-        sample.value += value
-        sample.last_event_ms = now_ms
-        self._total += value
-        if now_ms >= self._nothing_expires_before_ms:
-            self._purge(now_ms)
-        return 0 if self._total <= allowance else self.throttle_ms(limit, now_ms)
-
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long to wait until the rate is at the limit again; 0 while it is not above."""
         elapsed_ms = self.elapsed_ms(now_ms)
-        over = self._total / (elapsed_ms / 1000) - limit
+        over = (self._others + self._sample.value) / (elapsed_ms / 1000) - limit
         # Half a millisecond is rounded up, as Java rounds.
         return floor(over / limit * elapsed_ms + 0.5) if over > 0 else 0
 
-    def _advance(self, now_ms: int) -> _Sample:
-        # One sample more than windows: the oldest one may overlap the measured time.
-        self._current = (self._current + 1) % (self.samples + 1)
-        if self._current == len(self._samples):
-            self._samples.append(_Sample(now_ms))
-        else:
-            self._samples[self._current].reset(now_ms)
-        self._sum_up()
-        return self._samples[self._current]
+    def _change_samples(self, now_ms: int) -> None:
+        """Begin a new sample if the current one is complete, and forget those that are too old."""
+        if now_ms - self._sample.start_ms >= self.window_ms:
+            # One sample more than windows: the oldest one may overlap the measured time.
+            self._current = (self._current + 1) % (self.samples + 1)
+            if self._current == len(self._samples):
+                self._samples.append(_Sample(now_ms))
+            else:
+                self._samples[self._current].reset(now_ms)
+            self._sample = self._samples[self._current]
+        self._purge(now_ms)
 
     def _purge(self, now_ms: int) -> None:
         oldest_ms = now_ms - self.samples * self.window_ms
@@ -108,7 +96,42 @@ class Rate:
         self._sum_up()
 
     def _sum_up(self) -> None:
-        self._total = sum(sample.value for sample in self._samples)
+        self._others = sum(sample.value for sample in self._samples if sample is not self._sample)
         self._oldest_ms = min(sample.start_ms for sample in self._samples)
         last_ms = min(sample.last_event_ms for sample in self._samples)
-        self._nothing_expires_before_ms = last_ms + self.samples * self.window_ms
+        self._next_change_ms = min(
+            self._sample.start_ms + self.window_ms, last_ms + self.samples * self.window_ms
+        )
+        """Until then the current sample goes on, and none is too old."""
+
+
+class Measure(Rate):
+    """A rate with its limit."""
+
+    __slots__ = ("_left", "allowance", "limit")
+
+    def __init__(self, samples: int, window_ms: int, limit: float, now_ms: int) -> None:
+        self.allowance = 0.0
+        super().__init__(samples, window_ms, now_ms)
+        self.change_limit(limit)
+
+    def change_limit(self, limit: float) -> None:
+        """What was measured so far stays."""
+        self.limit = limit
+        self.allowance = limit * (self.samples - 1) * self.window_ms / 1000
+        """What all windows but one allow: up to that the rate is not above the limit, however long the time is."""
+        self._left = self.allowance - self._others
+
+    def _sum_up(self) -> None:
+        super()._sum_up()
+        self._left = self.allowance - self._others
+        """What of it the current sample may use."""
+
+    def charge(self, value: float, now_ms: int) -> int:
+        """Count a value; how long its client has to wait for it. Each request of a client with a limit comes here."""
+        if now_ms >= self._next_change_ms:
+            self._change_samples(now_ms)
+        sample = self._sample
+        sample.last_event_ms = now_ms
+        used = sample.value = sample.value + value
+        return 0 if used <= self._left else self.throttle_ms(self.limit, now_ms)

@@ -116,10 +116,10 @@ def test_clients_of_one_user_share_its_measure_and_a_new_limit_keeps_it() -> Non
     one, other = quotas.measures("User:u", "a", 0), quotas.measures("User:u", "b", 0)
     assert one.produce is other.produce is not None
     assert one.fetch is one.request is one.mutation is None
-    assert one.produce.throttle_ms(2000, 0) == 10_000
+    assert one.produce.charge(2000, 0) == 10_000
     quotas.update({(("user", "u"),): {KEY: 200.0}})
     later = quotas.measures("User:u", "a", 0).produce
-    assert later is one.produce and later.throttle_ms(0, 0) == 0
+    assert later is one.produce and later.charge(0, 0) == 0
     quotas.update({})
     assert not quotas.enabled and quotas.measures("User:u", "a", 0).produce is None
 
@@ -152,3 +152,17 @@ def test_the_rates_of_addresses_are_found_with_their_default() -> None:
         "10.0.0.1": 3.0,
         None: 3.0,
     }
+
+
+def test_measures_that_a_connection_keeps_are_in_force_until_the_quotas_change_or_they_were_idle() -> None:
+    quotas = ClientQuotas()
+    quotas.update({(("user", "u"),): {KEY: 100.0}})
+    kept = quotas.measures("User:u", None, 0)
+    assert kept.in_force and kept.client_id is None
+    quotas.update({(("user", "u"),): {KEY: 200.0}})
+    assert not kept.in_force
+    kept, used = quotas.measures("User:u", None, 0), quotas.measures("User:u", "a", 0)
+    assert kept.in_force and used.in_force
+    used.used_s = IDLE_MS / 1000
+    quotas.measures("User:u", "b", IDLE_MS / 1000)
+    assert used.in_force and not kept.in_force
