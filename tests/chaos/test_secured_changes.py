@@ -33,10 +33,10 @@ from ottla.ids import TopicName
 from ottla.testing.secure import SecureCluster
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
-pytestmark = pytest.mark.slow
-
 SECONDS = float(os.environ.get("OTTLA_CHAOS_SECONDS", "6"))
 PATIENCE_S = 90.0
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 + SECONDS)]
+
 GATE, LOAD = "gate", "load"
 MAY_WRITE = (
     Pattern(ResourceType.TOPIC, GATE, PatternType.LITERAL),
