@@ -42,6 +42,7 @@ WEAKNESSES = {
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(
         not os.environ.get("OTTLA_TESTSSL"), reason="takes a quarter of an hour: OTTLA_TESTSSL=1"
     ),
