@@ -43,10 +43,10 @@ final class NodeSettings {
                 + control + ":" + config.controllerSecurityProtocol().name);
         String clientListener = client + "://localhost:" + clientPorts.get(id);
         String controlListener = control + "://localhost:" + controllerPorts.get(id);
-        settings.putIfAbsent("listeners",
-            broker && controller ? clientListener + "," + controlListener : broker ? clientListener : controlListener);
+        String all = broker && controller ? clientListener + "," + controlListener : broker ? clientListener : controlListener;
+        settings.putIfAbsent("listeners", all);
         // Without it Ottla answers with the address that the client used; Kafka's tests compare host names.
-        settings.putIfAbsent("advertised.listeners", broker ? clientListener : controlListener);
+        settings.putIfAbsent("advertised.listeners", all);
         settings.putIfAbsent("inter.broker.listener.name", client);
         settings.putIfAbsent("controller.listener.names", control);
         settings.put("controller.quorum.voters", controllerPorts.entrySet().stream()
