@@ -69,8 +69,8 @@ def from_avro(
 
     The type is that of `schema` (a dataclass, a dict, JSON text or a path), else of the subject's latest version. A
     record that cannot be read fails the query with its schema id; it is null with `mode="permissive"`.
-    `engine="jvm"` reads with the package spark-avro and the schemas that the subject has when the column is made. It
-    is faster, and a record with a later schema fails the query.
+    `engine="jvm"` reads with the package spark-avro and the schemas that the subject has when the column is made. A
+    record with a later schema fails the query.
     """
     permissive = check_mode(mode)
     text = _reader_text(registry, subject, schema)
