@@ -172,7 +172,7 @@ def test_writers_of_a_subject_are_read_and_others_are_named(spark, registry):
     def frame_of(*records):
         return spark.createDataFrame([(one,) for one in records], "value binary")
 
-    with pytest.raises(Exception, match="MALFORMED_AVRO_MESSAGE|Malformed Avro|FAILFAST"):
+    with pytest.raises(Exception, match=r"MALFORMED_AVRO_MESSAGE|Malformed Avro|FAILFAST"):
         frame_of(new, old[:5]).select(read).collect()
     with pytest.raises(Exception, match="has no schema id before its data"):
         frame_of(new, b"{}").select(read).collect()
