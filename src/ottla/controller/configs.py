@@ -157,6 +157,10 @@ def check_with_file(image: MetadataImage, config: BrokerConfig, changes: Changes
     current = image.configs.of(ConfigResourceType.BROKER, str(config.node_id))
     wanted = {key: value for key, value in {**current, **changes}.items() if value is not None}
     try:
+        # First what no broker may change at run time, in Kafka's words, and then what conflicts with the file.
+        for key, value in changes.items():
+            if value is not None:
+                check_dynamic(key, value, per_broker=True)
         return BrokerConfig(config.static, config.dynamic_default, wanted)
     except ConfigError as error:
         raise _invalid_request(error.message) from error

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.configs import alter_configs, incremental_alter_configs
-from ottla.errors import ErrorCode
+from ottla.controller.configs import alter_configs, check_with_file, incremental_alter_configs
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM
 from ottla.metadata.image import MetadataImage
 from ottla.wire.enums import AlterConfigOp, ConfigResourceType
@@ -261,3 +261,11 @@ def test_strict_refuses_dynamic_passwords_in_the_clear() -> None:
     assert change(IMAGE, reference, **strict)[1] == [(0, "")]
     assert change(IMAGE, clear)[1] == [(0, "")]
     assert change(IMAGE, (BROKER, "1", [(key, DELETE, None)]), **strict)[1] == [(0, "")]
+
+
+def test_a_key_of_the_file_alone_is_refused_before_conflicts_with_the_file() -> None:
+    config = settings_with().static
+    with pytest.raises(
+        ApiException, match=r"Cannot update these configs dynamically: \[security.inter.broker"
+    ):
+        check_with_file(MetadataImage(), config, {"security.inter.broker.protocol": "SSL"})
