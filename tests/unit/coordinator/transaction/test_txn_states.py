@@ -244,7 +244,9 @@ def test_what_was_prepared_is_completed_in_every_version(version: int, commit: b
     box = Box(version)
     producer = box.init()
     box.add(producer, A, version=version)
-    result = end_transaction(box.shard, EndRequest("tx", producer[0], producer[1], commit, version), box.now_ms)
+    result = end_transaction(
+        box.shard, EndRequest("tx", producer[0], producer[1], commit, version), box.now_ms
+    )
     for record in result.records:
         box.shard.replay(0, -1, -1, record)
     prepared = result.response.prepared
