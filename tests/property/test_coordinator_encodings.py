@@ -12,7 +12,7 @@ from ottla.coordinator.group.offset import NO_EXPIRY, offset_record
 from ottla.coordinator.group.shard import SERDE as GROUP_RECORDS
 from ottla.coordinator.transaction.records import from_record, to_record
 from ottla.coordinator.transaction.service import SERDE as TRANSACTION_RECORDS
-from ottla.coordinator.transaction.state import TransactionMetadata, TransactionState
+from ottla.coordinator.transaction.state import NO_PRODUCER_ID, TransactionMetadata, TransactionState
 from ottla.log.producer_state import _read_marker
 from ottla.log.types import TopicPartition
 from ottla.records.batch import build_batch, read_header
@@ -86,7 +86,13 @@ def test_transactions(txn: TransactionMetadata, version: int) -> None:
     key, value = TRANSACTION_RECORDS.encode(record)
     assert (key, value) == TRANSACTION_RECORDS.encode(dataclasses.replace(record, encoded=None))
     read = from_record(TRANSACTION_RECORDS.decode(key, value))
-    assert record.state is None or record.state == read == txn
+    assert record.state == txn
+    if version < 1:
+        # Such records hold less, for a coordinator that loads them later.
+        txn = txn._replace(
+            previous_producer_id=NO_PRODUCER_ID, next_producer_id=NO_PRODUCER_ID, client_version=0
+        )
+    assert read == txn
 
 
 PAIRS = st.lists(

@@ -39,7 +39,7 @@ class CoordinatorRecord:
     encoded: Encoded | None = field(default=None, compare=False)
     """Key and value as bytes, if the creator of the record could encode them more cheaply."""
     state: object = field(default=None, compare=False)
-    """The state that replay would derive from the value, if the creator of the record has it."""
+    """What replay takes over, if the creator of the record has it: the value as a state, and what that cannot hold."""
 
 
 class RecordSerde:

@@ -58,7 +58,7 @@ def time_chart(
         for index, (name, _) in enumerate(shown)
     )
     if longest < _LEAST_POINTS:
-        return _too_early(title, step_s)
+        return _too_early(title, _summary(shown, show), step_s)
     span_s = longest * step_s
     from_text = f"{span_s:.0f} s ago" if span_s < 90 else f"{span(span_s)} ago"
     return Markup(
@@ -83,11 +83,11 @@ def time_chart(
     )
 
 
-def _too_early(title: str, step_s: float) -> Markup:
+def _too_early(title: str, summary: str, step_s: float) -> Markup:
     return Markup(
-        '<figure class="chart"><figcaption>{}</figcaption><p class="dim">Nothing to draw yet: a point is added every '
-        "{}.</p></figure>"
-    ).format(title, f"{step_s:.0f}\u00a0s" if step_s < 60 else span(step_s))
+        '<figure class="chart" aria-label="{title}: {summary}"><figcaption>{title}</figcaption>'
+        '<p class="dim">{summary}; nothing to draw yet: a point is added every {step}.</p></figure>'
+    ).format(title=title, summary=summary, step=f"{step_s:.0f}\u00a0s" if step_s < 60 else span(step_s))
 
 
 def _summary(series: Sequence[tuple[str, Sequence[float]]], show: Callable[[float], str]) -> str:

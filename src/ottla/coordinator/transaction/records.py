@@ -32,7 +32,7 @@ def to_record(txn: TransactionMetadata, transaction_version: int) -> Coordinator
     )
     key, key_bytes = _key(txn.transactional_id)
     if transaction_version < _FLEXIBLE_FROM:
-        # The state is more than such a record holds. Whoever loads it later begins with what it holds.
+        # The state is more than such a record holds. A coordinator that loads it later begins with what it holds.
         return CoordinatorRecord(key, value, state=txn)
     value.previous_producer_id = txn.previous_producer_id
     value.next_producer_id = txn.next_producer_id
