@@ -79,7 +79,7 @@ def _requests(bench: Bench, server: RegistryProcess) -> None:
     def read(number: int) -> tuple[str, str, object]:
         return "GET", f"/schemas/ids/{number % _REGISTRATIONS + 1}", None
 
-    # The first registration waits until the registry is elected leader, which takes as long as the group is told to.
+    # The first registration waits for the leader's election, as long as group.initial.rebalance.delay.ms says.
     _drive(server, 1, lambda _: write(_REGISTRATIONS))
     for name, count, request in (("registrations", _REGISTRATIONS, write), ("lookups", _LOOKUPS, read)):
         cpu, clock = _drive(server, count, request)

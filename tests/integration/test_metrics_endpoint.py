@@ -130,6 +130,7 @@ def test_the_cluster_the_groups_and_the_process_are_there(web: Web, traffic: str
     assert found['kafka_server_group_coordinator_metrics_group_count{protocol="classic"}'] == 1
     listener = '{listener="PLAINTEXT",networkProcessor="0"}'
     assert found["kafka_server_socket_server_metrics_connection_creation_total" + listener] > 2
+    assert found['jvm_memory_bytes_max{area="heap"}'] > found['jvm_memory_used_bytes{area="heap"}']
     assert 0 <= found["ottla_event_loop_busy_ratio"] <= 1
     assert found["process_open_fds"] > 5
     assert found["process_resident_memory_bytes"] > 1e7

@@ -7,6 +7,7 @@ import pytest
 from ottla.counters import (
     STEPS,
     Histogram,
+    ListenerCounters,
     NodeCounters,
     RequestCounters,
     TopicCounters,
@@ -66,3 +67,13 @@ def test_counters_of_topics_add_up():
     total.add(topic)
     total.add(topic)
     assert (total.bytes_in, total.failed_fetches, total.messages_in) == (14, 4, 0)
+
+
+def test_connections_are_counted_by_library_and_forgotten_with_the_last() -> None:
+    counters = ListenerCounters()
+    for change in (1, 1, -1):
+        counters.count_software(("librdkafka", "2.16.0"), change)
+    counters.count_software(("unknown", "unknown"), 1)
+    assert counters.software == {("librdkafka", "2.16.0"): 1, ("unknown", "unknown"): 1}
+    counters.count_software(("librdkafka", "2.16.0"), -1)
+    assert counters.software == {("unknown", "unknown"): 1}

@@ -2,8 +2,7 @@
 
 A timer that fires late shows that something blocked the loop. The measure is that delay, less the time in which the
 thread was ready to run but had no core. A second thread takes the loop's stack while a delay lasts. It sleeps on a
-timer of the kernel that the loop winds up at every look, because a thread that wakes up takes the interpreter away from
-the loop.
+timer of the kernel that the loop arms again at every look: a thread that wakes up takes the interpreter from the loop.
 """
 
 from __future__ import annotations
@@ -68,10 +67,10 @@ def _nothing() -> None:
 
 
 class _Alarm(Protocol):
-    """Wakes a thread when nobody has wound it up for a while."""
+    """Wakes a thread when it was not armed again for a while."""
 
-    def wind(self, seconds: float) -> None:
-        """Ring after this time, unless it is wound up again before."""
+    def arm(self, seconds: float) -> None:
+        """Ring after this time, unless it is armed again before."""
         ...
 
     def wait(self) -> None:
@@ -82,7 +81,7 @@ class _Alarm(Protocol):
 
 
 class _TimerFd:
-    """A timer of Linux: to wind it up takes one system call and wakes nobody."""
+    """A timer of Linux (timerfd): to arm it takes one system call and wakes no thread."""
 
     def __init__(self, libc: ctypes.CDLL) -> None:
         self._settime = libc.timerfd_settime
@@ -90,7 +89,7 @@ class _TimerFd:
         if self._fd < 0:
             raise OSError(ctypes.get_errno(), "timerfd_create")
 
-    def wind(self, seconds: float) -> None:
+    def arm(self, seconds: float) -> None:
         whole, rest = divmod(max(int(seconds * 1e9), 1), 1_000_000_000)
         self._settime(self._fd, 0, (ctypes.c_long * 4)(0, 0, whole, rest), None)
 
@@ -102,9 +101,9 @@ class _TimerFd:
 
 
 class _Polling:
-    """For other systems: look every 50 ms, wound up or not."""
+    """For other systems: look every 50 ms, armed or not."""
 
-    def wind(self, seconds: float) -> None:
+    def arm(self, seconds: float) -> None:
         pass
 
     def wait(self) -> None:
@@ -220,14 +219,14 @@ class StackWatch:
     def start(self) -> None:
         self._alarm = _alarm()
         late_after_s = self._watchdog.interval_s + STACK_AFTER_S + _MARGIN_S
-        self._watchdog.on_turn = lambda: self._alarm.wind(late_after_s)
+        self._watchdog.on_turn = lambda: self._alarm.arm(late_after_s)
         self._watchdog.on_turn()
         self._thread.start()
 
     def stop(self) -> None:
         self._watchdog.on_turn = _nothing
         self._stopped.set()
-        self._alarm.wind(0)
+        self._alarm.arm(0)
         self._thread.join()
         self._alarm.close()
 
