@@ -3,7 +3,7 @@
 import pytest
 
 from integration.connect_rest import Rest, eventually, running_worker
-from ottla import KafkaConsumer
+from ottla import KafkaConsumer, KafkaProducer
 from ottla.connect.config.worker import worker_config
 from ottla.connect.failures import ConfigInvalid, ConnectError
 from ottla.connect.worker import Worker
@@ -55,6 +55,22 @@ def test_lines_travel_from_a_file_to_a_topic_to_a_file(rest, broker, tmp_path):
     assert rest.call("GET", "/connectors/lines-in/topics") == (200, {"lines-in": {"topics": ["lines"]}})
     for name in ("lines-in", "lines-out"):
         assert rest.call("DELETE", f"/connectors/{name}") == (204, None)
+
+
+def test_a_sink_whose_offsets_were_reset_reads_everything_again(rest, broker, tmp_path):
+    out = tmp_path / "out.txt"
+    with KafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+        for number in range(3):
+            producer.send("again-out", str(number).encode())
+    rest.create("again-out", connector_class="FileStreamSink", file=str(out), topics="again-out")
+    for times in (1, 2, 3):
+        eventually(lambda times=times: out.exists() and out.read_text() == "0\n1\n2\n" * times)
+        rest.call("PUT", "/connectors/again-out/stop")
+        rest.await_states("again-out", "STOPPED")
+        assert rest.call("DELETE", "/connectors/again-out/offsets")[0] == 200
+        assert rest.call("GET", "/connectors/again-out/offsets")[1] == {"offsets": []}
+        rest.call("PUT", "/connectors/again-out/resume")
+    rest.call("DELETE", "/connectors/again-out")
 
 
 def test_offsets_are_shown_set_and_reset_while_a_connector_is_stopped(rest, broker, tmp_path):

@@ -21,6 +21,7 @@ _METADATA: Final = re.compile(r"ottla (\d+)\.(\d+)")
 TOPIC: Final = "kafka_topic"
 PARTITION: Final = "kafka_partition"
 OFFSET: Final = "kafka_offset"
+_LINEAGE: Final = key_of({"ottla": "lineage"})
 
 
 def group_of(name: str, config: Mapping[str, str]) -> str:
@@ -32,6 +33,17 @@ def lineage_of(metadata: str | None) -> tuple[int, int]:
     """The lineage and the cycle that a commit's metadata names."""
     match = _METADATA.match(metadata or "")
     return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def stored_lineage(store: OffsetStore, name: str) -> int:
+    """The lineage that a sink's last reset began; 0 if there was none. A group without offsets cannot hold it."""
+    found = store.read(_sink(name)).get(_LINEAGE, {}).get("lineage", 0)
+    return found if isinstance(found, int) else 0
+
+
+def _sink(name: str) -> str:
+    """The name of a sink in the offsets topic: never that of a source that once had the same name."""
+    return f"ottla-sink-{name}"
 
 
 def source_offsets_json(offsets: Offsets) -> JsonObject:
@@ -157,14 +169,22 @@ def _whole(value: Json, what: str, title: str) -> int:
 
 
 def alter_sink(
-    connector: SinkConnector, settings: ClusterSettings, group: str, wanted: Mapping[Place, int | None]
+    connector: SinkConnector,
+    settings: ClusterSettings,
+    store: OffsetStore,
+    name: str,
+    wanted: Mapping[Place, int | None] | None,
 ) -> None:
-    """Sets offsets of a sink's group, in a new lineage: a rewind is a rewind."""
-    connector.check_offsets(wanted)
+    """Sets offsets of a sink's group, in a new lineage: a rewind is a rewind. None removes all of them."""
+    group = group_of(name, connector.config)
     brokers = Cluster(settings)
     try:
         held = committed_offsets(brokers, group)
-        lineage = 1 + max((lineage_of(one.metadata)[0] for one in held.values()), default=0)
+        if wanted is None:
+            wanted = {Place(*place): None for place in held}
+        connector.check_offsets(wanted)
+        known = [lineage_of(one.metadata)[0] for one in held.values()]
+        lineage = 1 + max([*known, stored_lineage(store, name)])
         changed = {place: offset for place, offset in wanted.items() if offset is not None}
         kept = {place: one.offset for place, one in held.items() if place not in wanted}
         gone: list[Partition] = [
@@ -173,18 +193,9 @@ def alter_sink(
         marked: dict[Partition, Committed] = {}
         for place, offset in [*kept.items(), *changed.items()]:
             marked[place[0], place[1]] = Committed(offset, None, f"ottla {lineage}.0")
+        if not marked:
+            store.write(_sink(name), {_LINEAGE: {"lineage": lineage}})
         _write_group(brokers, group, marked, gone)
-    finally:
-        brokers.close()
-
-
-def reset_sink(connector: SinkConnector, settings: ClusterSettings, group: str) -> None:
-    """Removes all offsets of a sink's group."""
-    brokers = Cluster(settings)
-    try:
-        held = committed_offsets(brokers, group)
-        connector.check_offsets({Place(*place): None for place in held})
-        _write_group(brokers, group, {}, list(held))
     finally:
         brokers.close()
 

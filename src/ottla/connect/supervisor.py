@@ -22,6 +22,7 @@ from ottla.connect.config.secrets import secrets_of
 from ottla.connect.config.worker import WorkerConfig
 from ottla.connect.failures import ConnectError
 from ottla.connect.herder import Herder
+from ottla.connect.offsets import stored_lineage
 from ottla.connect.run.context import RunContext, StopSignal
 from ottla.connect.run.runner import Backoff, ConnectorRunner, Prepared, Run
 from ottla.connect.spi import Connector, ReadLimit, SinkConnector, SourceConnector
@@ -220,6 +221,7 @@ class Supervisor:
             run = own or self._placed(config, context, connector, lambda: SourceRun(context, connector))
         else:
             assert isinstance(connector, SinkConnector)
+            context.lineage = stored_lineage(self._store_of(config), name)
             run = self._placed(config, context, connector, lambda: SinkRun(context, connector))
         return Prepared(run, secrets_of(config, secrets), context.progress)
 

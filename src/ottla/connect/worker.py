@@ -324,8 +324,7 @@ class Worker:
             offsets.alter_source(connector, self._store_of(config), name, pairs)
         else:
             wanted = offsets.parse_sink_offsets(pairs)
-            group = offsets.group_of(name, config)
-            offsets.alter_sink(connector, self._sink_settings(config), group, wanted)
+            offsets.alter_sink(connector, self._sink_settings(config), self._store_of(config), name, wanted)
         return offsets.answer(connector, "altered")
 
     def reset_offsets(self, name: str) -> dict[str, str]:
@@ -334,7 +333,7 @@ class Worker:
         if isinstance(connector, SourceConnector):
             offsets.reset_source(self._store_of(config), name)
         else:
-            offsets.reset_sink(connector, self._sink_settings(config), offsets.group_of(name, config))
+            offsets.alter_sink(connector, self._sink_settings(config), self._store_of(config), name, None)
         return offsets.answer(connector, "reset")
 
     def _stopped(self, name: str, verb: str) -> tuple[SourceConnector | SinkConnector, dict[str, str]]:

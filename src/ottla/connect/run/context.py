@@ -37,6 +37,8 @@ class RunContext:
     exactly_once: bool = True
     fence: int = 0
     """How many producers of earlier tasks have to be fenced."""
+    lineage: int = 0
+    """Of a sink: the lineage that its last reset began, which a group without offsets cannot hold."""
     poll_s: float = 0.2
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     topic_creation: bool = True

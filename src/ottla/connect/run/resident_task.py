@@ -54,6 +54,7 @@ class Order:
     """Where a source's offsets are: the cluster, the topic and its partitions, which exist."""
     exactly_once: bool
     fence: int
+    lineage: int
     poll_s: float
     topic_creation: bool
     inline_max_bytes: int
@@ -75,6 +76,7 @@ class Order:
             offsets=None if store is None else (store.settings, str(store.topic), store.partitions),
             exactly_once=context.exactly_once,
             fence=context.fence,
+            lineage=context.lineage,
             poll_s=context.poll_s,
             topic_creation=context.topic_creation,
             inline_max_bytes=context.inline_max_bytes,
@@ -199,6 +201,7 @@ class _Hosted:
             limit=order.limit,
             exactly_once=order.exactly_once,
             fence=order.fence,
+            lineage=order.lineage,
             poll_s=order.poll_s,
             topic_creation=order.topic_creation,
             fenced=lambda count: self._answer("fenced", count),

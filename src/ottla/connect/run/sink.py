@@ -127,7 +127,7 @@ class SinkRun:
         held = committed_offsets(self._brokers, self._group)
         if first:
             marks = [lineage_of(one.metadata) for one in held.values()]
-            self._lineage = max((one[0] for one in marks), default=0)
+            self._lineage = max([one[0] for one in marks] + [self._context.lineage])
             self._number = max((one[1] for one in marks if one[0] == self._lineage), default=0)
             self._intended = _intents(held)
         own = self._writer.positions([Place(*one) for one in new], self._lineage)
