@@ -41,6 +41,7 @@ $(PYSPARK): requirements/spark.txt $(STAMP)
 
 $(SPARK): $(PYSPARK)
 	$(BIN)/ottla spark doctor
+	@echo "Making an archive of Spark's classes, about half a minute" && $(BIN)/ottla spark archive
 	@touch $@
 
 # Apache Kafka, which the tests compare Ottla with.

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ottla.pipeline.class_archive import archive_flags
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.jars import Progress, connector_jars, library_jars, spark_version
 from ottla.pipeline.java import Java, find_java
@@ -61,7 +62,8 @@ LOW_LATENCY_FLAGS: Final = (
     "-Djdk.lang.Process.launchMechanism=VFORK",
 )
 """Flags for small batches: code that is compiled quickly and not well, processes that start without a helper."""
-_DRIVER_FLAGS: Final = "spark.driver.extraJavaOptions"
+DRIVER_FLAGS: Final = "spark.driver.extraJavaOptions"
+"""Spark's setting for the flags of the driver's JVM."""
 
 
 def spark_session(
@@ -92,7 +94,7 @@ def spark_session(
     check_master(master)
     ours = session_settings(master, packages)
     if low_latency:
-        ours[_DRIVER_FLAGS] = " ".join((ours[_DRIVER_FLAGS], *LOW_LATENCY_FLAGS))
+        ours[DRIVER_FLAGS] = " ".join((ours[DRIVER_FLAGS], *LOW_LATENCY_FLAGS))
     wanted = {**ours, **(settings or {})}
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in wanted.items():
@@ -131,7 +133,7 @@ def session_settings(
     quiet = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
         **PIPELINE_SETTINGS,
-        _DRIVER_FLAGS: " ".join((f"-Dlog4j2.configurationFile={quiet}", *JVM_FLAGS)),
+        DRIVER_FLAGS: " ".join((f"-Dlog4j2.configurationFile={quiet}", *JVM_FLAGS, *archive_flags(java))),
         "spark.jars": ",".join(path.as_uri() for path in map(Path, jars)),
     }
 
