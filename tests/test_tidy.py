@@ -87,6 +87,7 @@ ALIASES_OF_ANY = {
     "connect: Setting",
     "connect: Split",
     "connect: SqlValue",
+    "connect: Bson",
     "connect: Written",
     "console: Answer",
     "schemas: Value",

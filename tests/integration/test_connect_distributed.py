@@ -64,6 +64,18 @@ def records(broker, topic):
     return found
 
 
+def test_tasks_that_the_leader_writes_after_the_start_of_a_connector_get_their_status(broker, tmp_path):
+    with cluster(broker, "late-tasks", 1) as ((one,), (rest,)):
+        out = str(tmp_path / "out")
+        rest.create("late", connector_class="FileStreamSink", file=out, topics="late-in", tasks_max="2")
+        rest.await_states("late", "RUNNING", "RUNNING", "RUNNING")
+        one.herder.remove_statuses("late", connector=False)
+        rest.await_states("late", "RUNNING")
+        # The leader puts the tasks in force again.
+        one.herder.put_tasks("late", [dict(one.herder.known("late"))])
+        rest.await_states("late", "RUNNING", "RUNNING", "RUNNING")
+
+
 def test_two_workers_share_connectors_forward_requests_and_take_over(broker, tmp_path):
     with cluster(broker, "shared", 2) as (workers, (one, two)):
         for number in range(4):

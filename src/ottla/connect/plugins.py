@@ -143,6 +143,23 @@ def _connectors() -> Iterable[PluginSpec]:
         yield PluginSpec(
             name, "sink", "ottla.connect.sinks.search:SearchSink", version="14.1.0", extra="search"
         )
+    yield PluginSpec(
+        "ottla.connect.DeltaSink",
+        "sink",
+        "ottla.connect.sinks.delta:DeltaSink",
+        version="0.1.0",
+        extra="delta",
+    )
+    for name in (
+        "org.apache.iceberg.connect.IcebergSinkConnector",
+        "io.tabular.iceberg.connect.IcebergSinkConnector",
+    ):
+        where = "ottla.connect.sinks.iceberg:IcebergSink"
+        yield PluginSpec(name, "sink", where, version="1.9.0", extra="iceberg")
+    for kind in ("Source", "Sink"):
+        where = f"ottla.connect.{kind.lower()}s.mongodb:Mongo{kind}"
+        name = f"com.mongodb.kafka.connect.Mongo{kind}Connector"
+        yield PluginSpec(name, kind.lower(), where, version="1.16.0", extra="mongodb")
     for vendor in ("aiven.kafka", "confluent"):
         name = f"io.{vendor}.connect.http.HttpSinkConnector"
         yield PluginSpec(name, "sink", "ottla.connect.sinks.http:HttpSink", version="0.8.0")

@@ -85,6 +85,8 @@ class Connector(ABC):
     version: ClassVar[str] = "4.3.1"
     extra: ClassVar[str | None] = None
     """The extra of pip that its libraries come with."""
+    free_prefixes: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of keys that are handed on as they are: options of a library."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         self.config = dict(config)

@@ -10,14 +10,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ottla.connect import formats
 from ottla.connect.backing import Backing
 from ottla.connect.config.connector import framework_keys
 from ottla.connect.config.definitions import ConfigValues
-from ottla.connect.config.overrides import client_settings
+from ottla.connect.config.overrides import client_settings, client_tuning
 from ottla.connect.config.secrets import secrets_of
 from ottla.connect.config.worker import WorkerConfig
 from ottla.connect.failures import ConnectError
@@ -40,9 +40,18 @@ _CONVERTER_KEYS: Final = ("key.converter", "value.converter", "header.converter"
 
 
 @dataclass(slots=True)
+class _TaskReports:
+    """The last report of a connector's tasks, written again when the leader has put other tasks in force."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    last: tuple[str, str | None] | None = None
+
+
+@dataclass(slots=True)
 class _Running:
     runner: ConnectorRunner
     version: int
+    reports: _TaskReports
 
 
 class Supervisor:
@@ -111,9 +120,11 @@ class Supervisor:
             there = name in state.connectors and self.owns(name)
             target, version = state.targets.get(name), state.versions.get(name, 0)
         self._publish_if_leading(name, target)
-        if change.what == "tasks":
-            return
         running = self._running.get(name)
+        if change.what == "tasks":
+            if running is not None and there:
+                self._report_tasks(name, running.reports)
+            return
         if running is not None and (not there or target == STOPPED or running.version != version):
             self._halt(name, self._config.values["task.shutdown.graceful.timeout.ms"] / 1000)
             running = None
@@ -143,7 +154,18 @@ class Supervisor:
         if failed or (include_tasks and (tasks_failed or not only_failed)):
             running.runner.restart()
 
+    def _report_tasks(
+        self, name: str, reports: _TaskReports, new: tuple[str, str | None] | None = None
+    ) -> None:
+        """Writes a new report of the tasks, or the last one once more."""
+        with reports.lock:
+            reports.last = new or reports.last
+            if reports.last is not None:
+                self._herder.put_task_statuses(name, self._status(*reports.last, name))
+
     def _launch(self, name: str, target: str, version: int) -> None:
+        reports = _TaskReports()
+
         def report(what: str, state: str, trace: str | None) -> None:
             with self._backing.lock:
                 state_now = self._backing.state
@@ -152,11 +174,10 @@ class Supervisor:
                 known = state_now.statuses.get(name)
                 if known is not None and known.generation > self.generation():
                     return  # another worker has it: this one was away, and does not know yet
-            status = self._status(state, trace, name)
             if what == "connector":
-                self._herder.put_status(name, status)
+                self._herder.put_status(name, self._status(state, trace, name))
             else:
-                self._herder.put_task_statuses(name, status)
+                self._report_tasks(name, reports, (state, trace))
 
         values = self._config.values
         backoff = Backoff(
@@ -170,7 +191,7 @@ class Supervisor:
             backoff,
             contested=self._config.distributed,
         )
-        self._running[name] = _Running(runner, version)
+        self._running[name] = _Running(runner, version, reports)
         runner.start()
 
     def _halt(self, name: str, timeout_s: float) -> None:
@@ -278,6 +299,7 @@ class Supervisor:
             config=config,
             values=values,
             settings=client_settings(worker, config, connector.kind),
+            tuning=client_tuning(worker, config, connector.kind),
             chain=ChainSpec(
                 name,
                 config,

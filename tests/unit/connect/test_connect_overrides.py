@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="Connect needs pyarrow")
 
 from ottla.connect.config.connector import validate_connector
-from ottla.connect.config.overrides import ALLOWLIST, POLICY, client_settings
+from ottla.connect.config.overrides import ALLOWLIST, POLICY, ClientTuning, client_settings, client_tuning
 from ottla.connect.config.worker import worker_config
 from ottla.connect.failures import ConfigInvalid
 from ottla.connect.plugins import Plugins
@@ -55,3 +55,18 @@ def test_a_connectors_overrides_come_before_the_workers_keys():
     assert dict(source.security.stores)["ssl.truststore.password"] == "t"
     sink = client_settings(worker, {"name": "s"}, "sink")
     assert (sink.bootstrap, sink.request_timeout_s, sink.security.stores) == ((("a", 1),), 7.0, ())
+
+
+def test_batches_compression_and_fetches_are_tuned_by_kafkas_keys():
+    worker = worker_config(
+        {"bootstrap.servers": "a:1", "consumer.fetch.min.bytes": "1000", "producer.compression.type": "lz4"}
+    )
+    given = {"producer.override.batch.size": "16384", "producer.override.max.request.size": "8000"}
+    assert client_tuning(worker, given, "source") == ClientTuning(compression=3, batch_bytes=8000)
+    given = {"consumer.override.fetch.max.wait.ms": "50", "consumer.override.max.partition.fetch.bytes": "99"}
+    assert client_tuning(worker, given, "sink") == ClientTuning(
+        fetch_min_bytes=1000, fetch_max_wait_ms=50, partition_fetch_bytes=99
+    )
+    for key, value in (("batch.size", "-1"), ("batch.size", "x"), ("compression.type", "rar")):
+        with pytest.raises(ConfigInvalid, match=f"Invalid value {value} for configuration {key}"):
+            client_tuning(worker, {f"producer.override.{key}": value}, "source")

@@ -138,7 +138,7 @@ def validate_connector(
         for group in dict.fromkeys(key.group for key, _ in converters if key is not None and key.group)
         if group not in result.groups
     ]
-    result.unknown = _unknown(given, keys)
+    result.unknown = _unknown(given, keys, connector.free_prefixes)
     return result
 
 
@@ -351,10 +351,10 @@ def _override_infos(
     return infos
 
 
-def _unknown(given: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> list[str]:
+def _unknown(given: Mapping[str, str], keys: Mapping[str, ConfigKey], free: tuple[str, ...]) -> list[str]:
     found = []
     for key in given:
-        if key in keys or key.startswith(_FREE_PREFIXES):
+        if key in keys or key.startswith((*_FREE_PREFIXES, *free)):
             continue
         near = difflib.get_close_matches(key, keys, n=1)
         found.append(f"{key} has no effect" + (f"; did you mean {near[0]}?" if near else ""))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.admin.settings import ClusterSettings
@@ -15,6 +16,7 @@ from ottla.client.settings import COMMON, RENAMED
 from ottla.connect.config.definitions import parse_type
 from ottla.connect.config.worker import WorkerConfig
 from ottla.connect.failures import ConfigInvalid
+from ottla.records.codecs import COMPRESSION_NAMES
 
 _logger = logging.getLogger(__name__)
 
@@ -22,8 +24,16 @@ POLICY: Final = "connector.client.config.override.policy"
 ALLOWLIST: Final = "connector.client.config.override.allowlist"
 _PACKAGE: Final = "org.apache.kafka.connect.connector.policy."
 _PRINCIPAL: Final = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
+_TUNED: Final = {
+    "producer": ("batch.size", "compression.type", "max.request.size"),
+    "consumer": ("fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "max.partition.fetch.bytes"),
+}
+"""What `ClientTuning` is made of."""
 _OF_GROUPS: Final = frozenset({"group.id", "auto.offset.reset", "isolation.level"})
 """What the run of a sink reads by itself."""
+_CODECS: Final = {name: codec for name, codec in COMPRESSION_NAMES.items() if name != "uncompressed"}
+_BATCH_BYTES: Final = 1_000_000
+_FETCH_WAIT_MS: Final = 500
 _RENAMED: Final = {theirs: ours for ours, theirs in RENAMED.items()}
 
 Policy = Callable[[str], str | None]
@@ -71,14 +81,70 @@ def client_settings(worker: WorkerConfig, config: Mapping[str, str], kind: str) 
     options = known_options(worker.originals)
     options |= known_options(worker.prefixed(f"{role}."))
     prefix = f"{role}.override."
-    given = {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
+    given = _without_prefix(config, prefix)
     own = known_options(given)
-    for key in sorted(set(given) - set(own) - _OF_GROUPS):
+    for key in sorted(set(given) - set(own) - _OF_GROUPS - set(_TUNED[role])):
         _logger.warning("connector %s: %s%s has no effect here", config.get("name"), prefix, key)
     options |= own
     options.setdefault("client.id", f"connector-{role}-{config.get('name')}-0")
     servers = options.pop("bootstrap.servers", worker.bootstrap_servers)
     return writer_settings(str(servers), options)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTuning:
+    """How a connector's clients write and read, by Kafka's keys. None leaves a bound to the worker."""
+
+    compression: int = 0
+    batch_bytes: int = _BATCH_BYTES
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = _FETCH_WAIT_MS
+    fetch_max_bytes: int | None = None
+    partition_fetch_bytes: int | None = None
+
+
+def client_tuning(worker: WorkerConfig, config: Mapping[str, str], kind: str) -> ClientTuning:
+    """The tuning of a connector: its overrides, else the worker's `producer.` or `consumer.` keys.
+
+    >>> from ottla.connect.config.worker import worker_config
+    >>> worker = worker_config({"bootstrap.servers": "a:1", "producer.compression.type": "zstd"})
+    >>> tuning = client_tuning(worker, {"producer.override.batch.size": "16384"}, "source")
+    >>> tuning.compression, tuning.batch_bytes
+    (4, 16384)
+    """
+    role = "producer" if kind == "source" else "consumer"
+    texts = {**worker.prefixed(f"{role}."), **_without_prefix(config, f"{role}.override.")}
+    codec = texts.get("compression.type", "none")
+    if codec not in _CODECS:
+        raise ConfigInvalid(
+            f"Invalid value {codec} for configuration compression.type: String must be one of: {', '.join(_CODECS)}"
+        )
+
+    def whole(key: str, least: int) -> int | None:
+        if key not in texts:
+            return None
+        found = int(parse_type(key, texts[key], "INT"))
+        if found < least:
+            raise ConfigInvalid(
+                f"Invalid value {found} for configuration {key}: Value must be at least {least}"
+            )
+        return found
+
+    batches = [one for one in (whole("batch.size", 0), whole("max.request.size", 0)) if one is not None]
+    wait_ms = whole("fetch.max.wait.ms", 0)
+    return ClientTuning(
+        compression=int(_CODECS[codec]),
+        # Kafka's 0 stands for batches of one record, which the smallest bound gives too.
+        batch_bytes=max(1, min([*batches, _BATCH_BYTES])),
+        fetch_min_bytes=whole("fetch.min.bytes", 0) or 1,
+        fetch_max_wait_ms=_FETCH_WAIT_MS if wait_ms is None else wait_ms,
+        fetch_max_bytes=whole("fetch.max.bytes", 0),
+        partition_fetch_bytes=whole("max.partition.fetch.bytes", 0),
+    )
+
+
+def _without_prefix(config: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
 
 
 def known_options(given: Mapping[str, str]) -> dict[str, str | int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.admin.settings import ClusterSettings
 from ottla.connect.config.definitions import ConfigValues
+from ottla.connect.config.overrides import ClientTuning
 from ottla.connect.run.progress import Progress
 from ottla.connect.spi import ReadLimit
 from ottla.connect.stores import OffsetStore
@@ -37,6 +38,7 @@ class RunContext:
     exactly_once: bool = True
     fence: int = 0
     """How many producers of earlier tasks have to be fenced."""
+    tuning: ClientTuning = field(default_factory=ClientTuning)
     lineage: int = 0
     """Of a sink: the lineage that its last reset began, which a group without offsets cannot hold."""
     poll_s: float = 0.2

@@ -18,6 +18,7 @@ from typing import Final, TypeAlias, Union
 
 from ottla.admin.settings import ClusterSettings
 from ottla.connect.config.definitions import ConfigValues
+from ottla.connect.config.overrides import ClientTuning
 from ottla.connect.failures import Occupied
 from ottla.connect.plugins import Plugins
 from ottla.connect.run.chain import ChainSpec
@@ -40,7 +41,7 @@ _ENDED: Final = "end"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A run that a worker wants: everything of it that can be pickled. Secrets go through the connection only."""
+    """A run that a worker wants: everything of it that can be pickled. Secrets go through a sealed connection."""
 
     connector_class: str
     name: str
@@ -54,6 +55,7 @@ class Order:
     """Where a source's offsets are: the cluster, the topic and its partitions, which exist."""
     exactly_once: bool
     fence: int
+    tuning: ClientTuning
     lineage: int
     poll_s: float
     topic_creation: bool
@@ -76,6 +78,7 @@ class Order:
             offsets=None if store is None else (store.settings, str(store.topic), store.partitions),
             exactly_once=context.exactly_once,
             fence=context.fence,
+            tuning=context.tuning,
             lineage=context.lineage,
             poll_s=context.poll_s,
             topic_creation=context.topic_creation,
@@ -201,6 +204,7 @@ class _Hosted:
             limit=order.limit,
             exactly_once=order.exactly_once,
             fence=order.fence,
+            tuning=order.tuning,
             lineage=order.lineage,
             poll_s=order.poll_s,
             topic_creation=order.topic_creation,

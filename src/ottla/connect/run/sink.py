@@ -89,10 +89,16 @@ class SinkRun:
             and not self._chain.tolerance.keep_failures
         )
         most = min(context.limit.bytes, context.inline_max_bytes) if self._jobs else context.limit.bytes
+        tuning = context.tuning
         self._fetcher = Fetcher(
             self._brokers,
             isolation=self._isolation,
-            limits=FetchLimits(max_bytes=most, partition_max_bytes=most),
+            limits=FetchLimits(
+                max_bytes=min(most, tuning.fetch_max_bytes or most),
+                partition_max_bytes=min(most, tuning.partition_fetch_bytes or most),
+                max_wait_ms=tuning.fetch_max_wait_ms,
+                min_bytes=tuning.fetch_min_bytes,
+            ),
         )
         self._find_positions(first=True)
 
@@ -199,7 +205,7 @@ class SinkRun:
     def _poll(self) -> list[FetchedBatches]:
         assert self._fetcher is not None
         try:
-            found = self._fetcher.poll(self._positions, 500)
+            found = self._fetcher.poll(self._positions, self._context.tuning.fetch_max_wait_ms)
         except OffsetGone as error:
             raise TaskFailed(
                 f"{error}. Set the offset of the connector (`ottla connectors offsets set`) to go on"

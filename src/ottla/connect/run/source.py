@@ -71,7 +71,12 @@ class SourceRun:
 
     def _new_driver(self, task: int) -> TransactionDriver:
         name = f"{self._context.group_id}-{self._context.name}-{task}"
-        return TransactionDriver(self._context.settings, name, timeout_ms=_TRANSACTION_TIMEOUT_MS)
+        return TransactionDriver(
+            self._context.settings,
+            name,
+            timeout_ms=_TRANSACTION_TIMEOUT_MS,
+            compression=self._context.tuning.compression,
+        )
 
     def cycle(self) -> bool:
         """One cycle; False if there was nothing new."""
@@ -113,11 +118,13 @@ class SourceRun:
         store = context.offsets
         assert store is not None and store.topic is not None
         try:
-            writer = BatchWriter(driver.brokers, driver.grant())
+            writer = BatchWriter(driver.brokers, driver.grant(self._context.tuning.batch_bytes))
             if self._is_job(reader):
                 records = self._run_job(driver, reader, splits)
             else:
-                records = self._write_splits(writer, driver.grant(), reader, splits)
+                records = self._write_splits(
+                    writer, driver.grant(self._context.tuning.batch_bytes), reader, splits
+                )
             append_dead_letters(writer, driver.brokers, context, self._chain.tolerance.take_failures())
             append(writer, store.topic, store.partitions, offset_entries(context.name, changes))
             writer.flush()
@@ -150,7 +157,7 @@ class SourceRun:
             reader,
             splits,
             self._context.chain,
-            driver.grant(),
+            driver.grant(self._context.tuning.batch_bytes),
             driver.brokers,
             set(self._topics.known),
         )
@@ -170,7 +177,8 @@ class SourceRun:
         """At least once: the records first, then their offsets."""
         context = self._context
         assert self._brokers is not None and context.offsets is not None
-        grant = Grant(context.settings)
+        tuning = context.tuning
+        grant = Grant(context.settings, compression=tuning.compression, max_batch_bytes=tuning.batch_bytes)
         if self._writer is None:
             self._writer = BatchWriter(self._brokers, grant)
         try:
