@@ -15,14 +15,17 @@ from typing import Any
 from bench import load
 from bench.micro import batch_of, connection_to, produce_frame, whole_request
 from ottla.api.authorization import allowed
+from ottla.api.data import produce
 from ottla.api.data.topic_rights import denied_topics
 from ottla.cli.settings import node_config
+from ottla.counters import RequestCounters
 from ottla.ids import TopicName
 from ottla.metadata.image import AclEntry
+from ottla.net.request import Request
 from ottla.security.authorizer import Authorizer
-from ottla.security.grants import Grants
 from ottla.server import Server
 from ottla.testing.apache import free_port
+from ottla.wire.apis import ApiKey
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 _ACLS = 10_000
@@ -69,15 +72,16 @@ def _cpu(work: Callable[[], object]) -> float:
     return min(slices) / _CALLS / 1000
 
 
-def _decisions(authorizer: Authorizer) -> dict[str, float]:
+def _decisions(server: Server, authorizer: Authorizer) -> dict[str, float]:
     """One decision as a handler asks for it, without the loop around it (an empty function, measured by itself)."""
-    grants = Grants("User:bench", "127.0.0.1")
     image = SimpleNamespace(topics=SimpleNamespace(by_id={}))
     node: Any = SimpleNamespace(authorizer=authorizer, image=image)
-    ctx: Any = SimpleNamespace(grants=grants, api_key=0)
-    one_topic, topics = [_TOPIC], [f"{_TOPIC}-{n}" for n in range(1 + _MORE_TOPICS)]
-    known = grants.masks[ResourceType.TOPIC]
+    counters = RequestCounters(ApiKey.PRODUCE)
+    ctx = Request(connection_to(server, "User:bench"), produce.API, 9, 7, "bench", 0.0, counters)
+    topics = [f"{_TOPIC}-{n}" for n in range(1 + _MORE_TOPICS)]
+    decided = ctx.grants.topics
     write, topic = AclOperation.WRITE, ResourceType.TOPIC
+    bit = 1 << write
 
     def nothing() -> None:
         pass
@@ -86,14 +90,21 @@ def _decisions(authorizer: Authorizer) -> dict[str, float]:
         allowed(node, ctx, write, topic, _TOPIC)
 
     def new() -> None:
-        known.clear()
+        decided.clear()
         allowed(node, ctx, write, topic, _TOPIC)
 
     def one() -> None:
-        denied_topics(node, ctx, write, [name for name in one_topic])  # noqa: C416 - as Produce does
+        # As Produce does.
+        known = ctx.known_topics(authorizer.generation)
+        for name in topics[:1]:
+            if not known.get(name, 0) & bit:
+                denied_topics(node, ctx, write, topics[:1])
 
     def many() -> None:
-        denied_topics(node, ctx, write, topics)
+        known = ctx.known_topics(authorizer.generation)
+        for name in topics:
+            if not known.get(name, 0) & bit:
+                denied_topics(node, ctx, write, topics)
 
     works = (nothing, made_before, new, one, many)
     found = {work.__name__: min(_cpu(work) for _ in range(_ROUNDS)) for work in works}
@@ -142,7 +153,7 @@ async def _measure(directory: Path) -> dict[str, float]:
         filling = load.Load(f"127.0.0.1:{port}", _TOPIC, records=1000, partitions=1)
         await asyncio.to_thread(load.run, "produce", filling)
         authorizer = _authorizer()
-        return {**_decisions(authorizer), **_requests(server, authorizer)}
+        return {**_decisions(server, authorizer), **_requests(server, authorizer)}
     finally:
         await server.stop()
 

@@ -8,7 +8,7 @@ Memory views inside `request` (record batches) are valid only until the handler 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -72,6 +72,13 @@ class RequestContext(ABC):
     def grants(self) -> Grants:
         """Who the client is for the authorizer; connections keep what it has decided before."""
         return Grants(self.principal, self.client_host)
+
+    def known_topics(self, generation: int) -> Mapping[str | bytes, int]:
+        """The operations that the client may do with topics, as bits `1 << code`, by name and by id.
+
+        Only what was decided before, by the ACLs of this generation; nothing while the audit log gets every decision.
+        """
+        return {}
 
     @abstractmethod
     def respond(self, response: WireResponse) -> None:

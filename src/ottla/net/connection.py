@@ -20,13 +20,13 @@ from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
 from ottla.net.buffers import FIRST_GROWTH_BYTES, GROWTH, ReceiveBuffers
 from ottla.net.request import Request
 from ottla.security.grants import Grants
+from ottla.security.quotas.managers import UNMEASURED, ClientMeasures
 from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
     from ottla.net.busy_poll import BusyPoller
     from ottla.net.failed_logins import FailedLogins
-    from ottla.security.quotas.managers import ClientMeasures
 
 _logger = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client = client
         self.known_grants: Grants | None = None
         """What `grants` returns once it was asked for."""
-        self.measures: ClientMeasures | None = None
+        self.measures: ClientMeasures = UNMEASURED
         """Those of the last request while there are quotas."""
         self._on_lost = on_lost
         self._busy_poller = busy_poll
@@ -179,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
         """From the next request on the client speaks for this principal."""
         self.client = msgspec.structs.replace(self.client, principal=principal, token_authenticated=by_token)
         self.known_grants = None
-        self.measures = None
+        self.measures = UNMEASURED
 
     def identify(self, name: str, version: str) -> None:
         """The client has said which library it uses."""

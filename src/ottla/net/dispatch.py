@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.api.audit import note_change
 from ottla.api.authorization import check
-from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, UNSTABLE_VERSIONS, AnyApi, Unchecked
+from ottla.api.base import BY_HANDLER, NO_RESPONSE, PARKED, UNEXPECTED, UNSTABLE_VERSIONS, AnyApi
 from ottla.api.forwarding.request_forwarding import forward_request
 from ottla.api.node_requests import check_sender
 from ottla.counters import NodeCounters, RequestCounters
@@ -41,7 +41,7 @@ _Served = tuple[AnyApi, type[WireRequest[WireResponse]], "WriteGate | None", Req
 class Dispatcher:
     """Serves the APIs of one kind of listener."""
 
-    __slots__ = ("_apis", "_clock", "_counters", "_gate", "_node", "_quotas", "_served")
+    __slots__ = ("_apis", "_counters", "_gate", "_node", "_quotas", "_served")
 
     def __init__(
         self,
@@ -51,7 +51,6 @@ class Dispatcher:
         counters: NodeCounters | None = None,
     ) -> None:
         self._node = node
-        self._clock = node.clock
         self._quotas = node.quotas
         self._counters = counters or NodeCounters()
         self._apis = apis
@@ -70,7 +69,7 @@ class Dispatcher:
 
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
         """Take one request: answer it, park it, hold its connection, or close it."""
-        began = self._clock.monotonic() if self._quotas.enabled else None
+        began = connection.monotonic() if self._quotas.enabled else None
         try:
             key, version, correlation_id, client_id, offset = read_request_start(frame)
             served = self._served.get((key, version)) or self._look_up(connection, key, version)
@@ -93,14 +92,14 @@ class Dispatcher:
             request = Request(connection, api, version, correlation_id, client_id, now, counters)
         else:
             measures = connection.measures
-            if measures is None or not measures.in_force or measures.client_id != client_id:
+            if not measures.in_force or measures.client_id != client_id:
                 measures = self._quotas.measures(connection.client.principal, client_id, began)
                 connection.measures = measures
             measures.used_s = began
             request = metered = MeteredRequest(
                 connection, api, version, correlation_id, client_id, now, counters
             )
-            metered.measures, metered.taken_at, metered.known_meter = measures, began, None
+            metered.known_meter = None
             metered.produced_bytes = len(frame) if key == _PRODUCE else 0
         connection.add(request)
         if api.forward and not request.on_controller_listener:
@@ -148,7 +147,7 @@ class Dispatcher:
     def _handle(self, request: Request, message: WireRequest[WireResponse]) -> None:
         node, api = self._node, request.api
         try:
-            if node.authorizer is not None and not isinstance(api.needs, Unchecked):
+            if node.authorizer is not None and api.needs is not BY_HANDLER:
                 check(node, api, request, message)
             if api.forward and node.audit is not None:
                 note_change(node, request, message)
@@ -173,6 +172,7 @@ class Dispatcher:
         """Have the active controller answer the request."""
         frame, request.frame = request.frame, None
         assert frame is not None
+        request.parked()
 
         def answered(answer: bytes) -> None:
             if request.buffers is None and not request.closed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.api.throttling import Meter
 from ottla.broker.response_errors import reports
@@ -14,44 +14,49 @@ from ottla.wire.headers import decode_response_header
 from ottla.wire.messages import response_class
 
 if TYPE_CHECKING:
-    from ottla.security.quotas.managers import ClientMeasures
     from ottla.wire.classes import WireResponse
+
+
+_respond: Final = Request.respond
 
 
 class MeteredRequest(Request):
     """Counts against the quotas of its client when it is answered."""
 
-    __slots__ = ("known_meter", "measures", "produced_bytes", "taken_at")
+    __slots__ = ("known_meter", "produced_bytes")
 
     known_meter: Meter | None
     """What `meter` returns once it was asked for: most requests that are answered at once need none."""
-    measures: ClientMeasures
     produced_bytes: int
     """The size of a Produce request; of others only the time counts here."""
-    taken_at: float
 
     @property
     def meter(self) -> Meter:  # type: ignore[override]
         meter = self.known_meter
         if meter is None:
-            meter = self.known_meter = Meter(self.measures, self._connection.monotonic, self.taken_at)
+            # A request that is not answered at once asks for its meter at once: no other was taken in between.
+            connection = self._connection
+            measures = connection.measures
+            meter = self.known_meter = Meter(measures, connection.monotonic, measures.used_s)
         return meter
 
     def parked(self) -> None:
         self.meter.parked()
 
     def respond(self, response: WireResponse) -> None:
-        if self.buffers is not None or self.closed_by_client:
-            return
         if self.known_meter is None and self.frame is None:
-            connection, measures = self._connection, self.measures
+            # It is answered at once, so the connection's measures are still those of its client.
+            connection = self._connection
+            measures = connection.measures
             now = connection.monotonic()
-            throttle_ms = measures.charge(self.produced_bytes, now - self.taken_at, now)
+            throttle_ms = measures.charge(self.produced_bytes, now - measures.used_s, now)
             if throttle_ms:
                 self._throttle(response, throttle_ms)
-            Request.respond(self, response)
+            _respond(self, response)
             if measures.request is not None:
                 measures.carried_s += connection.monotonic() - now
+            return
+        if self.buffers is not None or self.closed_by_client:
             return
         if self.frame is not None and reports(response, ErrorCode.NOT_CONTROLLER):
             # It is forwarded, and another node measures it.
@@ -64,7 +69,7 @@ class MeteredRequest(Request):
         throttle_ms = max(meter.throttle_ms, getattr(response, "throttle_time_ms", 0))
         if throttle_ms > 0:
             self._throttle(response, throttle_ms)
-        Request.respond(self, response)
+        _respond(self, response)
         if meter.timed:
             meter.sent()
 

@@ -6,13 +6,14 @@ It encodes the response; the connection keeps the order of responses and writes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.api.base import AnyApi, RequestContext
 from ottla.broker.response_errors import error_codes, reports
 from ottla.counters import RequestCounters
 from ottla.errors import ErrorCode
+from ottla.security.grants import audit_log
 from ottla.wire.apis import ApiKey
 from ottla.wire.classes import WireResponse
 from ottla.wire.errors import EncodeError
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
     from ottla.net.connection import Connection
     from ottla.security.grants import Grants
 
-
 _logger = logging.getLogger(__name__)
 
+_audits: Final = audit_log.isEnabledFor
+_DEBUG: Final = logging.DEBUG
 _MAX_COUNTED: Final = 1000
 """Entries of one response that are searched for errors to count."""
 _COUNTED_BY_HANDLER: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
@@ -133,6 +135,12 @@ class Request(RequestContext):
     def grants(self) -> Grants:
         connection = self._connection
         return connection.known_grants or connection.grants
+
+    def known_topics(self, generation: int) -> Mapping[str | bytes, int]:
+        grants = self._connection.known_grants
+        if grants is not None and grants.generation == generation and not _audits(_DEBUG):
+            return grants.topics
+        return {}
 
     def respond(self, response: WireResponse) -> None:
         if self.buffers is not None or self.closed_by_client:

@@ -18,7 +18,6 @@ from ottla.security.grants import EVERY_OPERATION, Action, Grants, audit_log, pr
 from ottla.wire import schema
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
-MAX_GRANTS_PER_SESSION: Final = 4096
 TRACE: Final = 5
 """The level of filters and of authorized_operations, as in log4j."""
 
@@ -73,10 +72,7 @@ class Authorizer:
             mask = EVERY_OPERATION if self._allow_everyone and not found else allowed & ~denied
         if grants.generation != self.generation:
             grants.forget(self.generation)
-        known = grants.masks[kind]
-        if len(known) >= MAX_GRANTS_PER_SESSION:
-            known.clear()
-        known[name] = mask
+        grants.keep(kind, name, mask)
         return mask
 
     def authorize(self, grants: Grants, action: Action, api_key: int) -> bool:

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 from ottla.wire.enums import AclOperation, ResourceType
 
 EVERY_OPERATION: Final = sum(1 << operation for operation in AclOperation if operation > AclOperation.ALL)
+MAX_GRANTS_PER_SESSION: Final = 4096
+"""Resources of one type whose rights a session remembers."""
 WILDCARD: Final = "*"
 """All hosts, and the name that stands for all resources of a type."""
 audit_log = logging.getLogger("kafka.authorizer.logger")
@@ -34,15 +36,24 @@ class Grants:
     `internal` is for requests of this process to itself: they may do everything, and no peer can send one.
     """
 
-    __slots__ = ("generation", "host", "internal", "masks", "principal")
+    __slots__ = ("generation", "host", "internal", "masks", "principal", "topics")
 
     def __init__(self, principal: str, host: str, *, internal: bool = False) -> None:
         self.principal = principal
         self.host = normal_host(host)
         self.internal = internal
         self.generation = -1
-        self.masks: tuple[dict[str, int], ...] = tuple({} for _ in ResourceType)
+        self.masks: tuple[dict[str | bytes, int], ...] = tuple({} for _ in ResourceType)
         """By the code of the type, then by name: enums as keys of a dict would cost more than the rest of a check."""
+        self.topics = self.masks[ResourceType.TOPIC]
+        """Also by the ids of topics, whose names never change."""
+
+    def keep(self, kind: int, name: str | bytes, mask: int) -> None:
+        """Remember the operations that the session may do with a resource."""
+        known = self.masks[kind]
+        if len(known) >= MAX_GRANTS_PER_SESSION:
+            known.clear()
+        known[name] = mask
 
     def forget(self, generation: int) -> None:
         """The ACLs have changed."""

@@ -12,10 +12,13 @@ import pytest
 
 from ottla.api.authorization import allowed, check
 from ottla.api.base import BY_HANDLER, NOTHING, Api
+from ottla.api.data import produce
 from ottla.api.data.topic_rights import denied_topics
 from ottla.api.registry import supported
+from ottla.counters import RequestCounters
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import AclEntry
+from ottla.net.request import Request
 from ottla.security.authorizer import Authorizer
 from ottla.security.grants import Grants
 from ottla.wire import messages
@@ -103,7 +106,14 @@ def session_that_may_write() -> tuple[Any, Any]:
     node = SimpleNamespace(
         authorizer=authorizer, image=SimpleNamespace(topics=SimpleNamespace(by_id={bytes(16): TOPIC_T}))
     )
-    return node, SimpleNamespace(grants=Grants("User:alice", "10.0.0.1"), api_key=0)
+    return node, request_of("User:alice")
+
+
+def request_of(principal: str) -> Request:
+    """A Produce request on a connection of its own."""
+    grants = Grants(principal, "10.0.0.1")
+    connection: Any = SimpleNamespace(known_grants=grants, grants=grants, client=None)
+    return Request(connection, produce.API, 13, 7, None, 0.0, RequestCounters(ApiKey.PRODUCE))
 
 
 def test_a_right_that_was_found_before_ends_with_the_acls_that_gave_it() -> None:
@@ -122,7 +132,10 @@ def test_rights_on_topics_that_were_found_before_end_with_their_acls() -> None:
     node, ctx = session_that_may_write()
     for _ in range(2):
         assert denied_topics(node, ctx, write, ["t", "u", bytes(16)]) == {"u"}
+    known = ctx.known_topics(node.authorizer.generation)
+    assert known["t"] == known[bytes(16)] and known["t"] >> write & 1 and not known["u"]
     node.authorizer.update({})
+    assert not ctx.known_topics(node.authorizer.generation)
     assert denied_topics(node, ctx, write, ["t", bytes(16)]) == {"t", bytes(16)}
     node.authorizer.update({b"1": MAY_WRITE})
     assert denied_topics(node, ctx, write, ["t"]) == set()
@@ -130,7 +143,7 @@ def test_rights_on_topics_that_were_found_before_end_with_their_acls() -> None:
 
 def test_what_super_users_may_do_is_known_the_second_time_and_nobody_else_gains_from_it() -> None:
     node, ctx = session_that_may_write()
-    admin: Any = SimpleNamespace(grants=Grants("User:admin", "10.0.0.1"), api_key=0)
+    admin = request_of("User:admin")
     for _ in range(2):
         assert allowed(node, admin, AclOperation.DELETE, ResourceType.TOPIC, "u")
         assert not allowed(node, ctx, AclOperation.DELETE, ResourceType.TOPIC, "u")

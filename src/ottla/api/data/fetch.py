@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ottla.wire.messages import FetchRequest
 
 READ_COMMITTED: Final = 1
+_READ: Final = 1 << AclOperation.READ
 _LARGE_RESPONSE: Final = 8 << 20
 """Beyond this the first bytes of a response leave the processor's caches before they are sent."""
 _WORTH_A_PARTITION: Final = 8 << 10
@@ -91,9 +92,14 @@ def handle(broker: Broker, ctx: RequestContext, request: FetchRequest) -> FetchR
     partitions = context.partitions
     respond = partial(_respond, broker, ctx, context)
     denied: Set[str | bytes] = frozenset()
-    if broker.authorizer is not None:
-        denied = denied_topics(broker, ctx, AclOperation.READ, (part.key[0] for part in partitions))
-        partitions = [part for part in partitions if part.key[0] not in denied]
+    authorizer = broker.authorizer
+    if authorizer is not None:
+        known = ctx.known_topics(authorizer.generation)
+        for part in partitions:
+            if not known.get(part.key[0], 0) & _READ:
+                denied = denied_topics(broker, ctx, AclOperation.READ, (part.key[0] for part in partitions))
+                partitions = [part for part in partitions if part.key[0] not in denied]
+                break
     read = ConsumerRead(
         broker.replicas,
         partitions,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _ATTRIBUTES_LOW_BYTE: Final = 22
 _TOPIC_IDS: Final = 13
 _LEADER_HINTS: Final = 10
+_WRITE: Final = 1 << AclOperation.WRITE
 _ADMIN_CLIENT: Final = "__admin_client"
 
 _TopicResponse = ProduceResponse.TopicProduceResponse
@@ -86,9 +87,14 @@ def _append(
     pending: PendingProduce | None = None
     failed = False
     denied: Collection[str | bytes] = ()
-    if broker.authorizer is not None:
-        asked = [topic.topic_id if by_id else topic.name for topic in request.topic_data]
-        denied = denied_topics(broker, ctx, AclOperation.WRITE, asked)
+    authorizer = broker.authorizer
+    if authorizer is not None:
+        known = ctx.known_topics(authorizer.generation)
+        for topic in request.topic_data:
+            if not known.get(topic.topic_id if by_id else topic.name, 0) & _WRITE:
+                asked = [topic.topic_id if by_id else topic.name for topic in request.topic_data]
+                denied = denied_topics(broker, ctx, AclOperation.WRITE, asked)
+                break
     for topic in request.topic_data:
         key = topic.topic_id if by_id else topic.name
         answers: list[ProduceResponse.PartitionProduceResponse] = []

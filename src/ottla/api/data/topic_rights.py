@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ottla.api.authorization import refusal
-from ottla.security.grants import Action, audit_log
+from ottla.security.grants import Action
 from ottla.wire.enums import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -27,19 +26,18 @@ def denied_topics(
     if authorizer is None:
         return denied
     grants, by_id = ctx.grants, broker.image.topics.by_id
-    known: Mapping[str, int] = {}
-    """What was decided before, unless the audit log gets every decision."""
-    if grants.generation == authorizer.generation and not audit_log.isEnabledFor(logging.DEBUG):
-        known = grants.masks[_TOPIC]
+    known = ctx.known_topics(authorizer.generation)
     for topic in topics:
+        if known.get(topic, 0) >> operation & 1 or topic in denied:
+            continue
         name = topic
         if isinstance(name, bytes):
             found = by_id.get(name)
             if found is None:
                 continue
             name = found.name
-        if known.get(name, 0) >> operation & 1 or topic in denied:
-            continue
         if not authorizer.authorize(grants, Action(operation, _TOPIC, name), ctx.api_key):
             denied.add(topic)
+        elif name is not topic:
+            grants.keep(_TOPIC, topic, grants.topics[name])
     return denied

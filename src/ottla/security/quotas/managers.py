@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 IDLE_MS: Final = 3_600_000
 _KEPT_AFTER_SWEEP: Final = 9 / 10
-_PERCENT_PER_SECOND: Final = 100.0
 _RATES: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
 
 
@@ -53,6 +52,7 @@ class ClientMeasures:
         self.in_force = True
         """False once the quotas have changed, or these were idle: connections look theirs up again."""
         self.used_s = 0.0
+        """When the newest request was taken."""
         self.carried_s = 0.0
         """Time of requests that were answered already; it counts with the next one."""
         self.produce: Measure | None = None
@@ -61,19 +61,34 @@ class ClientMeasures:
         self.mutation: TokenBucket | None = None
 
     def charge(self, produced_bytes: int, spent_s: float, now: float) -> int:
-        """Count a request's bytes and its time in percent of one core; how long its client has to wait in ms."""
-        now_ms = int(now * 1000)
+        """Count a request's bytes and its time in percent of one core; how long its client has to wait in ms.
+
+        Each request of a client with a limit comes here. So what `Measure.charge` does is written out, twice.
+        """
+        now_ms = now * 1000.0
         throttle_ms = 0
-        measure = self.produce
-        if measure is not None and produced_bytes:
-            throttle_ms = measure.charge(produced_bytes, now_ms)
-        measure = self.request
-        if measure is not None:
-            over_ms = measure.charge((spent_s + self.carried_s) * _PERCENT_PER_SECOND, now_ms)
+        if produced_bytes and (measure := self.produce) is not None:
+            if now_ms >= measure.next_change_ms:
+                measure.change_samples(int(now_ms))
+            measure.last_event_ms = now_ms
+            used = measure.value = measure.value + produced_bytes
+            if used > measure.left:
+                throttle_ms = measure.throttle_ms(measure.limit, int(now_ms))
+        if (measure := self.request) is not None:
+            if now_ms >= measure.next_change_ms:
+                measure.change_samples(int(now_ms))
+            measure.last_event_ms = now_ms
+            used = measure.value = measure.value + (spent_s + self.carried_s) * 100.0
             self.carried_s = 0.0
-            if over_ms:
+            if used > measure.left:
+                over_ms = measure.throttle_ms(measure.limit, int(now_ms))
                 throttle_ms = max(throttle_ms, min(over_ms, measure.window_ms))
         return throttle_ms
+
+
+UNMEASURED: Final = ClientMeasures(None)
+"""Those of a connection whose client is not known yet."""
+UNMEASURED.in_force = False
 
 
 class MutationQuota:

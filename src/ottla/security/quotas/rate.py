@@ -18,7 +18,8 @@ class _Sample:
         self.reset(now_ms)
 
     def reset(self, now_ms: int) -> None:
-        self.start_ms = self.last_event_ms = now_ms
+        self.start_ms = now_ms
+        self.last_event_ms: float = now_ms
         self.value = 0.0
 
 
@@ -27,12 +28,14 @@ class Rate:
 
     __slots__ = (
         "_current",
-        "_next_change_ms",
         "_oldest_ms",
         "_others",
         "_sample",
         "_samples",
+        "last_event_ms",
+        "next_change_ms",
         "samples",
+        "value",
         "window_ms",
     )
 
@@ -43,25 +46,25 @@ class Rate:
         self._samples = [_Sample(now_ms)]
         self._current = 0
         self._sample = self._samples[0]
-        """The one at `_current`."""
+        """The one at `_current`. While it goes on, its sum and its last event are here instead: see `_sum_up`."""
         self._sum_up()
 
     def record(self, value: float, now_ms: int) -> None:
         """Count a value. A negative one takes back what was counted before."""
-        if now_ms >= self._next_change_ms:
-            self._change_samples(now_ms)
-        sample = self._sample
-        sample.value += value
-        sample.last_event_ms = now_ms
+        if now_ms >= self.next_change_ms:
+            self.change_samples(now_ms)
+        self.value += value
+        self.last_event_ms = now_ms
 
     def measure(self, now_ms: int) -> float:
         """The rate per second."""
         elapsed_ms = self.elapsed_ms(now_ms)
-        return (self._others + self._sample.value) / (elapsed_ms / 1000)
+        return (self._others + self.value) / (elapsed_ms / 1000)
 
     def elapsed_ms(self, now_ms: int) -> int:
         """The time that the rate is measured over."""
-        if now_ms >= self._next_change_ms:
+        if now_ms >= self.next_change_ms:
+            self._put_back()
             self._purge(now_ms)
         elapsed_ms = now_ms - self._oldest_ms
         missing = self.samples - 1 - elapsed_ms // self.window_ms
@@ -72,12 +75,13 @@ class Rate:
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long to wait until the rate is at the limit again; 0 while it is not above."""
         elapsed_ms = self.elapsed_ms(now_ms)
-        over = (self._others + self._sample.value) / (elapsed_ms / 1000) - limit
+        over = (self._others + self.value) / (elapsed_ms / 1000) - limit
         # Half a millisecond is rounded up, as Java rounds.
         return floor(over / limit * elapsed_ms + 0.5) if over > 0 else 0
 
-    def _change_samples(self, now_ms: int) -> None:
+    def change_samples(self, now_ms: int) -> None:
         """Begin a new sample if the current one is complete, and forget those that are too old."""
+        self._put_back()
         if now_ms - self._sample.start_ms >= self.window_ms:
             # One sample more than windows: the oldest one may overlap the measured time.
             self._current = (self._current + 1) % (self.samples + 1)
@@ -91,24 +95,27 @@ class Rate:
     def _purge(self, now_ms: int) -> None:
         oldest_ms = now_ms - self.samples * self.window_ms
         for sample in self._samples:
-            if sample.last_event_ms <= oldest_ms:
+            if int(sample.last_event_ms) <= oldest_ms:
                 sample.reset(now_ms)
         self._sum_up()
 
+    def _put_back(self) -> None:
+        self._sample.value, self._sample.last_event_ms = self.value, self.last_event_ms
+
     def _sum_up(self) -> None:
+        self.value, self.last_event_ms = self._sample.value, self._sample.last_event_ms
         self._others = sum(sample.value for sample in self._samples if sample is not self._sample)
         self._oldest_ms = min(sample.start_ms for sample in self._samples)
         last_ms = min(sample.last_event_ms for sample in self._samples)
-        self._next_change_ms = min(
-            self._sample.start_ms + self.window_ms, last_ms + self.samples * self.window_ms
-        )
-        """Until then the current sample goes on, and none is too old."""
+        change_ms = min(self._sample.start_ms + self.window_ms, int(last_ms) + self.samples * self.window_ms)
+        self.next_change_ms = float(change_ms)
+        """Until then the current sample goes on, and none is too old. A float, as requests compare it with one."""
 
 
 class Measure(Rate):
     """A rate with its limit."""
 
-    __slots__ = ("_left", "allowance", "limit")
+    __slots__ = ("allowance", "left", "limit")
 
     def __init__(self, samples: int, window_ms: int, limit: float, now_ms: int) -> None:
         self.allowance = 0.0
@@ -120,18 +127,17 @@ class Measure(Rate):
         self.limit = limit
         self.allowance = limit * (self.samples - 1) * self.window_ms / 1000
         """What all windows but one allow: up to that the rate is not above the limit, however long the time is."""
-        self._left = self.allowance - self._others
+        self.left = self.allowance - self._others
 
     def _sum_up(self) -> None:
         super()._sum_up()
-        self._left = self.allowance - self._others
+        self.left = self.allowance - self._others
         """What of it the current sample may use."""
 
-    def charge(self, value: float, now_ms: int) -> int:
-        """Count a value; how long its client has to wait for it. Each request of a client with a limit comes here."""
-        if now_ms >= self._next_change_ms:
-            self._change_samples(now_ms)
-        sample = self._sample
-        sample.last_event_ms = now_ms
-        used = sample.value = sample.value + value
-        return 0 if used <= self._left else self.throttle_ms(self.limit, now_ms)
+    def charge(self, value: float, now_ms: float) -> int:
+        """Count a value; how long its client has to wait for it. Whole milliseconds count."""
+        if now_ms >= self.next_change_ms:
+            self.change_samples(int(now_ms))
+        self.last_event_ms = now_ms
+        used = self.value = self.value + value
+        return 0 if used <= self.left else self.throttle_ms(self.limit, int(now_ms))
