@@ -126,7 +126,7 @@ def test_nobody_gets_in_without_a_login_or_certificate(story: Story) -> None:
 def test_a_tenant_has_its_own_names_and_no_others(story: Story) -> None:
     assert "exists already" in story.secure("user add admin", check=False).stderr
     said = story.secure("tenant add team1 --prefix team1. --produce 10MB --consume 20MB").stdout
-    assert "producer_byte_rate=1e+07" in said
+    assert "producer_byte_rate=10000000" in said
     assert "team1.properties" in said
     assert (story.folder / "team1.properties").stat().st_mode & 0o777 == 0o600
     tenant = AdminClient(story.client("team1"))

@@ -228,7 +228,7 @@ class Franz:
         if shutil.which("go") is None:
             pytest.skip("needs Go (Debian package golang) for franz-go")
 
-    def run(self, way: Way, topic: str) -> str:
+    def run(self, way: Way, topic: str, more: dict[str, str]) -> str:
         given = {
             "Brokers": way.bootstrap,
             "CA": str(way.trust),
@@ -238,17 +238,19 @@ class Franz:
             "Password": way.password,
             "Token": way.token,
             "Topic": topic,
-        }
+            "DelegationToken": way.delegation_token,
+        } | more
         done = subprocess.run([_franz(), json.dumps(given)], capture_output=True, text=True, timeout=120)
         return done.stdout.strip() or done.stderr
 
-    def work(self, way: Way, topic: str) -> list[bytes]:
-        said = self.run(way, topic)
+    def work(self, way: Way, topic: str, **more: str) -> list[bytes]:
+        """`more` are further members of the program's argument."""
+        said = self.run(way, topic, more)
         assert not said.startswith("error"), said
         return [each.encode() for each in said.split(",")]
 
     def complaint(self, way: Way, topic: str) -> str:
-        return sentence(self.run(way, topic))
+        return sentence(self.run(way, topic, {}))
 
 
 class Kcat:

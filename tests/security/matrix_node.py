@@ -51,6 +51,8 @@ class Way:
     user: str = ""
     password: str = ""
     token: str = ""
+    delegation_token: bool = False
+    """`user` is the id of a delegation token, `password` its HMAC."""
 
     @property
     def mechanism(self) -> str:
@@ -144,6 +146,7 @@ class MatrixNode:
             "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
+            "delegation.token.secret.key": "token-secret-51e",
         }
         if not self.apache:
             keys |= {

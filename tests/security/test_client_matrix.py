@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from oracle.kafka_tools import needs_java
+from ottla.admin.cluster import Cluster
+from ottla.admin.settings import ClusterSettings, SecuritySettings
+from ottla.admin.users import create_token
 from security.matrix_clients import CLIENTS, VALUES
 from security.matrix_node import WAYS, MatrixNode, Way
 
@@ -40,6 +44,26 @@ def test_it_writes_transacts_and_reads_in_a_group(ottla: MatrixNode, client: str
     made = CLIENTS[client]()
     topic = ottla.topic(f"t-{next(_numbers)}")
     assert made.work(ottla.way(way), topic) == VALUES
+
+
+def test_franz_go_logs_in_with_a_delegation_token(ottla: MatrixNode) -> None:
+    """None of the others but Java's client can: `tests/oracle/test_quotas_tokens_java.py` has that."""
+    alice = ottla.way("SCRAM-SHA-512")
+    security = SecuritySettings(
+        alice.protocol,
+        ca_file=str(alice.trust),
+        mechanism=alice.mechanism,
+        user=alice.user,
+        password=alice.password,
+    )
+    cluster = Cluster(ClusterSettings((("127.0.0.1", ottla.ports["SASL_SSL"]),), security=security))
+    token = create_token(cluster, -1)
+    cluster.close()
+    hmac = base64.b64encode(token.hmac).decode()
+    way = replace(alice, user=token.token_id, password=hmac, delegation_token=True)
+    topic = ottla.topic(f"t-{next(_numbers)}")
+    assert CLIENTS["franz-go"]().work(way, topic) == VALUES
+    assert "Invalid" in CLIENTS["franz-go"]().complaint(replace(way, password="wrong"), topic)
 
 
 def refused(node: MatrixNode, reason: str) -> Way:

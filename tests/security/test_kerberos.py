@@ -1,4 +1,4 @@
-"""GSSAPI with a real KDC: nodes log in to each other, clients of four kinds to them; who has no ticket stays out.
+"""GSSAPI with a real KDC: nodes log in to each other, clients of six kinds to them; who has no ticket stays out.
 
 Clients and brokers use SASL_SSL, the controller's listener SASL_PLAINTEXT.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import ssl
 import subprocess
 import sys
@@ -34,6 +35,8 @@ from ottla.testing.raw_client import RawClient
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.wire.messages import DescribeAclsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from security.kdc import REALM, Kdc, kdc_is_here
+from security.matrix_clients import VALUES, Franz
+from security.matrix_node import Way
 
 pytestmark = [
     pytest.mark.slow,
@@ -267,6 +270,38 @@ def test_javas_client_writes_and_reads(kerberos: KerberosCluster) -> None:
     words = ("--group", "java", "--from-beginning", "--max-messages", "1", "--timeout-ms", "60000")
     read = java("org.apache.kafka.tools.consumer.ConsoleConsumer", *words)
     assert "by java" in read.stdout.splitlines(), read.stderr
+
+
+def test_kcat_writes_and_reads_in_a_group(kerberos: KerberosCluster) -> None:
+    """On librdkafka; the wheels of confluent-kafka are built without GSSAPI."""
+    if shutil.which("kcat") is None:
+        pytest.skip("needs kcat (Debian package kcat)")
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": kerberos.trust,
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.keytab": kerberos.alice,
+        "sasl.kerberos.principal": f"alice@{REALM}",
+        "auto.offset.reset": "earliest",
+    }
+    words = [word for key, value in settings.items() for word in ("-X", f"{key}={value}")]
+
+    def kcat(*more: str, stdin: bytes = b"") -> bytes:
+        command = ["kcat", "-b", kerberos.bootstrap, *words, *more]
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=120)
+        if b"No worthy mechs found" in done.stderr:
+            pytest.skip("needs Cyrus SASL's GSSAPI (Debian package libsasl2-modules-gssapi-mit)")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    kcat("-P", "-t", "by-kcat", stdin=b"by kcat\n")
+    assert kcat("-q", "-c", "1", "-G", "kcat", "by-kcat") == b"by kcat\n"
+
+
+def test_franz_go_writes_transacts_and_reads_in_a_group(kerberos: KerberosCluster) -> None:
+    way = Way("GSSAPI", kerberos.bootstrap, kerberos.trust, user="alice")
+    got = Franz().work(way, "by-franz", Keytab=str(kerberos.alice), Realm=REALM)
+    assert got == VALUES
 
 
 def test_rules_make_another_user_of_a_principal_with_two_parts(kerberos: KerberosCluster) -> None:

@@ -12,7 +12,11 @@ import (
 	"strings"
 	"time"
 
+	krb5 "github.com/jcmturner/gokrb5/v8/client"
+	"github.com/jcmturner/gokrb5/v8/config"
+	"github.com/jcmturner/gokrb5/v8/keytab"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/kerberos"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
@@ -20,6 +24,8 @@ import (
 
 type way struct {
 	Brokers, CA, Certificate, Mechanism, User, Password, Token, Topic string
+	Keytab, Realm                                                     string
+	DelegationToken                                                   bool
 }
 
 func check(err error) {
@@ -34,27 +40,39 @@ func options(given way) []kgo.Opt {
 	pem, err := os.ReadFile(given.CA)
 	check(err)
 	roots.AppendCertsFromPEM(pem)
-	config := &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
+	encryption := &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
 	if given.Certificate != "" {
 		pair, err := tls.LoadX509KeyPair(given.Certificate, given.Certificate)
 		check(err)
-		config.Certificates = []tls.Certificate{pair}
+		encryption.Certificates = []tls.Certificate{pair}
 	}
+	login := scram.Auth{User: given.User, Pass: given.Password, IsToken: given.DelegationToken}
 	made := []kgo.Opt{
-		kgo.SeedBrokers(given.Brokers), kgo.DialTLSConfig(config), kgo.RecordDeliveryTimeout(20 * time.Second),
+		kgo.SeedBrokers(given.Brokers), kgo.DialTLSConfig(encryption), kgo.RecordDeliveryTimeout(20 * time.Second),
 		kgo.RequestRetries(2),
 	}
 	switch given.Mechanism {
 	case "PLAIN":
 		made = append(made, kgo.SASL(plain.Auth{User: given.User, Pass: given.Password}.AsMechanism()))
 	case "SCRAM-SHA-256":
-		made = append(made, kgo.SASL(scram.Auth{User: given.User, Pass: given.Password}.AsSha256Mechanism()))
+		made = append(made, kgo.SASL(login.AsSha256Mechanism()))
 	case "SCRAM-SHA-512":
-		made = append(made, kgo.SASL(scram.Auth{User: given.User, Pass: given.Password}.AsSha512Mechanism()))
+		made = append(made, kgo.SASL(login.AsSha512Mechanism()))
 	case "OAUTHBEARER":
 		made = append(made, kgo.SASL(oauth.Auth{Token: given.Token}.AsMechanism()))
+	case "GSSAPI":
+		auth := kerberos.Auth{Service: "kafka", ClientFn: func(context.Context) *krb5.Client { return ticket(given) }}
+		made = append(made, kgo.SASL(auth.AsMechanism()))
 	}
 	return made
+}
+
+func ticket(given way) *krb5.Client {
+	realms, err := config.Load(os.Getenv("KRB5_CONFIG"))
+	check(err)
+	keys, err := keytab.Load(given.Keytab)
+	check(err)
+	return krb5.NewWithKeytab(given.User, given.Realm, keys, realms, krb5.DisablePAFXFAST(true))
 }
 
 func client(given way, more ...kgo.Opt) *kgo.Client {

@@ -278,6 +278,16 @@ def test_a_handshake_that_stalls_is_given_up(tls):
     assert scene.server.failures == ["no handshake within 10 s"]
 
 
+def test_a_handshake_of_one_byte_a_second_is_given_up_too(tls):
+    scene = Scene(tls)
+    hello = bytes(scene.client.wire.written)
+    for at in range(int(HANDSHAKE_TIMEOUT_S) + 1):
+        scene.server.receive(hello[at : at + 1])
+        scene.clock.advance(1)
+    assert scene.server.wire.aborted
+    assert scene.server.failures == ["no handshake within 10 s"]
+
+
 def test_a_client_may_be_refused_after_the_handshake(tls):
     def refuse(tls_object):
         raise HandshakeRefused("no rule applies to CN=x")

@@ -63,6 +63,7 @@ def test_a_good_token(issuer: TokenIssuer, judge: Callable[[str], Any]) -> None:
         ({"iat": None}, "no exp or no iat"),
         ({"exp": 1000}, "ended"),
         ({"exp": 1e12}, "no whole number"),
+        ({"exp": float("nan")}, "no"),
         ({"exp": "9999999999"}, "no whole number"),
         ({"exp": True}, "no whole number"),
         ({"iat": 99999999999}, "in the future"),

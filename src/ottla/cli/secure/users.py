@@ -158,7 +158,7 @@ def add_tenant(
         f"Added the tenant {name}: topics, groups and transactional ids that begin with {prefix} are its own."
     )
     for key, value in quotas.items():
-        echo(f"  {key}={value:g}")
+        echo(f"  {key}={value:.15g}")
     echo(f"The login is in {folder.properties(name)}.")
 
 
