@@ -62,6 +62,8 @@ class RequestContext(ABC):
     """The nodes that the client's certificate names."""
     meter: Meter | None = None
     """Measures the request against quotas; None while there are none."""
+    metered: bool = False
+    """There is a meter. Fetch asks here first: most of its requests need none of their own."""
     client_software: tuple[str, str] = ("unknown", "unknown")
     """The name and version of the client's library, as it reported them with ApiVersions."""
     connection_id: str
@@ -79,6 +81,17 @@ class RequestContext(ABC):
         Only what was decided before, by the ACLs of this generation; nothing while the audit log gets every decision.
         """
         return {}
+
+    def max_fetch_bytes(self) -> int | None:
+        """The most that a fetch may return: a larger one would be throttled for ever. None without a quota."""
+        return None
+
+    def fetched(self, size: int) -> int:
+        """Count the bytes of an answer to Fetch; how long the client has to wait, in ms.
+
+        If it has to wait it gets an empty answer, and the bytes do not count.
+        """
+        return 0
 
     @abstractmethod
     def respond(self, response: WireResponse) -> None:

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 class Meter:
     """One request's use of its client's quotas."""
 
-    __slots__ = ("_measures", "_monotonic", "_mutation", "_since", "_spent_s", "throttle_ms", "timed")
+    __slots__ = (
+        "_measures",
+        "_monotonic",
+        "_mutation",
+        "_since",
+        "_spent_s",
+        "counted",
+        "throttle_ms",
+        "timed",
+    )
 
     def __init__(self, measures: ClientMeasures, monotonic: Callable[[], float], began: float) -> None:
         """`began` is when the node took the request, on the monotonic clock."""
@@ -29,6 +38,8 @@ class Meter:
         self._spent_s = 0.0
         self.timed = measures.request is not None
         """Its time, or the partitions that it creates and deletes, count: see `answered`."""
+        self.counted = False
+        """A Fetch was counted with its bytes, before its answer was made. The rest of its time comes later: `sent`."""
         self.throttle_ms = 0
         """How long the client has to wait, as far as that is known."""
 
@@ -48,25 +59,15 @@ class Meter:
         if measure is not None:
             self._wait(measure.charge(size, int(self._monotonic() * 1000)))
 
-    @property
-    def max_fetch_bytes(self) -> int | None:
-        """The most that a fetch may return: a larger one would be throttled for ever."""
-        measure = self._measures.fetch
-        return None if measure is None else int(measure.allowance)
-
     def fetched(self, size: int) -> int:
-        """Count the bytes of an answer to Fetch; how long the client has to wait.
-
-        If it has to wait it gets an empty answer, and the bytes do not count.
-        """
-        if self.timed:
-            self.answered()
-        measure = self._measures.fetch
-        if measure is not None:
-            now_ms = int(self._monotonic() * 1000)
-            self._wait(measure.charge(size, now_ms))
-            if self.throttle_ms > 0:
-                measure.record(-size, now_ms)
+        """Count the bytes of an answer to Fetch that was parked; how long the client has to wait."""
+        now = self._monotonic()
+        spent_s = self._spent_s
+        if self._since is not None:
+            spent_s += now - self._since
+        self._since = now
+        self.counted = True
+        self.throttle_ms = self._measures.charge_fetch(size, spent_s, now)
         return self.throttle_ms
 
     def mutation_quota(self, *, strict: bool) -> MutationQuota | None:
@@ -84,7 +85,7 @@ class Meter:
         if self._since is not None:
             spent_s += now - self._since
         self._since = now
-        self._wait(self._measures.charge(produced_bytes, spent_s, now))
+        self._wait(self._measures.charge(self._measures.produce, produced_bytes, spent_s, now))
         if self._mutation is not None:
             self._wait(self._mutation.throttle_ms(int(now * 1000)))
 

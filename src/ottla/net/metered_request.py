@@ -28,7 +28,9 @@ class MeteredRequest(Request):
     known_meter: Meter | None
     """What `meter` returns once it was asked for: most requests that are answered at once need none."""
     produced_bytes: int
-    """The size of a Produce request; of others only the time counts here."""
+    """The size of a Produce request; of others only the time counts here. Negative once a Fetch was counted."""
+
+    metered = True
 
     @property
     def meter(self) -> Meter:  # type: ignore[override]
@@ -43,18 +45,42 @@ class MeteredRequest(Request):
     def parked(self) -> None:
         self.meter.parked()
 
+    def max_fetch_bytes(self) -> int | None:
+        # Asked for as soon as the request was taken.
+        measure = self._connection.measures.fetch
+        return None if measure is None else int(measure.allowance)
+
+    def fetched(self, size: int) -> int:
+        meter = self.known_meter
+        if meter is not None:
+            return meter.fetched(size)
+        connection = self._connection
+        measures = connection.measures
+        now = connection.monotonic()
+        throttle_ms = measures.charge_fetch(size, now - measures.used_s, now)
+        # What comes after this counts with the next request: see `respond`.
+        measures.used_s = now
+        self.produced_bytes = -1
+        if throttle_ms:
+            connection.mute(throttle_ms / 1000)
+        return throttle_ms
+
     def respond(self, response: WireResponse) -> None:
         if self.known_meter is None and self.frame is None:
             # It is answered at once, so the connection's measures are still those of its client.
             connection = self._connection
             measures = connection.measures
-            now = connection.monotonic()
-            throttle_ms = measures.charge(self.produced_bytes, now - measures.used_s, now)
-            if throttle_ms:
-                self._throttle(response, throttle_ms)
+            counted_at = measures.used_s
+            produced_bytes = self.produced_bytes
+            if produced_bytes >= 0:
+                now = connection.monotonic()
+                throttle_ms = measures.charge(measures.produce, produced_bytes, now - counted_at, now)
+                if throttle_ms:
+                    self._throttle(response, throttle_ms)
+                counted_at = now
             _respond(self, response)
             if measures.request is not None:
-                measures.carried_s += connection.monotonic() - now
+                measures.carried_s += connection.monotonic() - counted_at
             return
         if self.buffers is not None or self.closed_by_client:
             return
@@ -62,8 +88,8 @@ class MeteredRequest(Request):
             # It is forwarded, and another node measures it.
             super().respond(response)
             return
-        meter = self.meter
-        if meter.timed or self.produced_bytes:
+        meter = self.known_meter or self.meter
+        if not meter.counted and (meter.timed or self.produced_bytes):
             meter.answered(self.produced_bytes)
         # A controller that has decided a part of the request may have set a time already.
         throttle_ms = max(meter.throttle_ms, getattr(response, "throttle_time_ms", 0))

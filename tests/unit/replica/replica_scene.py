@@ -81,7 +81,7 @@ class Context:
     grants = Grants("User:ANONYMOUS", "127.0.0.1")
     listener_name = "PLAINTEXT"
     local_host, local_port = "localhost", 9092
-    meter = None
+    meter, metered = None, False
 
     def __init__(self, version: int) -> None:
         self.version = version

@@ -86,7 +86,7 @@ def handle(broker: Broker, ctx: RequestContext, request: FetchRequest) -> FetchR
         return _fetch_for_follower(broker, ctx, request, context, context.follower, replica_id)
     max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))
     min_bytes = request.min_bytes
-    if ctx.meter is not None and (most := ctx.meter.max_fetch_bytes) is not None:
+    if ctx.metered and (most := ctx.max_fetch_bytes()) is not None:
         max_bytes = min(max_bytes, most)
         min_bytes = min(min_bytes, max_bytes)
     partitions = context.partitions
@@ -211,9 +211,9 @@ def _respond(broker: Broker, ctx: RequestContext, context: FetchContext, results
 
 
 def _response(broker: Broker, ctx: RequestContext, context: FetchContext, results: Results) -> FetchResponse:
-    if ctx.meter is not None and ctx.meter.fetched(_size(results)) > 0:
+    if ctx.metered and (throttle_ms := ctx.fetched(_size(results))):
         error, session_id = context.throttled()
-        return FetchResponse(error_code=error, session_id=session_id)
+        return FetchResponse(error_code=error, session_id=session_id, throttle_time_ms=throttle_ms)
     error, session_id, sent = context.finish(results)
     for part, data in sent:
         if part.partition is not None and data.records:
@@ -223,7 +223,11 @@ def _response(broker: Broker, ctx: RequestContext, context: FetchContext, result
 
 def _size(results: Results) -> int:
     """What the response takes, but for a few bytes for each topic."""
-    return sum(len(data.records or b"") + _PARTITION_BYTES for data in results if data is not None)
+    size = 0
+    for data in results:
+        if data is not None:
+            size += len(data.records or b"") + _PARTITION_BYTES
+    return size
 
 
 def _assemble(

@@ -60,18 +60,20 @@ class ClientMeasures:
         self.request: Measure | None = None
         self.mutation: TokenBucket | None = None
 
-    def charge(self, produced_bytes: int, spent_s: float, now: float) -> int:
+    def charge(self, measure: Measure | None, size: int, spent_s: float, now: float) -> int:
         """Count a request's bytes and its time in percent of one core; how long its client has to wait in ms.
+
+        The bytes count for `produce` or `fetch`; those of other requests are 0 and do not count.
 
         Each request of a client with a limit comes here. So what `Measure.charge` does is written out, twice.
         """
         now_ms = now * 1000.0
         throttle_ms = 0
-        if produced_bytes and (measure := self.produce) is not None:
+        if size and measure is not None:
             if now_ms >= measure.next_change_ms:
                 measure.change_samples(int(now_ms))
             measure.last_event_ms = now_ms
-            used = measure.value = measure.value + produced_bytes
+            used = measure.value = measure.value + size
             if used > measure.left:
                 throttle_ms = measure.throttle_ms(measure.limit, int(now_ms))
         if (measure := self.request) is not None:
@@ -83,6 +85,14 @@ class ClientMeasures:
             if used > measure.left:
                 over_ms = measure.throttle_ms(measure.limit, int(now_ms))
                 throttle_ms = max(throttle_ms, min(over_ms, measure.window_ms))
+        return throttle_ms
+
+    def charge_fetch(self, size: int, spent_s: float, now: float) -> int:
+        """Count a Fetch and the bytes of its answer. If its client has to wait, the bytes do not count."""
+        measure = self.fetch
+        throttle_ms = self.charge(measure, size, spent_s, now)
+        if throttle_ms and measure is not None:
+            measure.record(-size, int(now * 1000))
         return throttle_ms
 
 

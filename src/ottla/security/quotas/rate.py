@@ -46,7 +46,11 @@ class Rate:
         self._samples = [_Sample(now_ms)]
         self._current = 0
         self._sample = self._samples[0]
-        """The one at `_current`. While it goes on, its sum and its last event are here instead: see `_sum_up`."""
+        """The one at `_current`. While it goes on, its sum and its last event are here instead:"""
+        self.value = 0.0
+        self.last_event_ms: float = now_ms
+        self.next_change_ms = 0.0
+        """Until then it goes on, and no sample is too old. A float, as requests compare it with one."""
         self._sum_up()
 
     def record(self, value: float, now_ms: int) -> None:
@@ -109,7 +113,6 @@ class Rate:
         last_ms = min(sample.last_event_ms for sample in self._samples)
         change_ms = min(self._sample.start_ms + self.window_ms, int(last_ms) + self.samples * self.window_ms)
         self.next_change_ms = float(change_ms)
-        """Until then the current sample goes on, and none is too old. A float, as requests compare it with one."""
 
 
 class Measure(Rate):
