@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from bench import load
-from bench.micro import batch_of, connection_to, produce_frame, whole_request
+from bench.micro import batch_of, connection_to, fetch_frame, produce_frame, whole_request
 from ottla.api.authorization import allowed
 from ottla.api.data import produce
 from ottla.api.data.topic_rights import denied_topics
@@ -40,13 +40,14 @@ _QUOTAS = {"producer_byte_rate": 1e12, "consumer_byte_rate": 1e12, "request_perc
 
 
 def _acls() -> dict[bytes, AclEntry]:
-    """Rights of many users on many topics; one prefix lets `bench` write."""
+    """Rights of many users on many topics; one prefix lets `bench` write and read."""
 
     def acl(name: str, pattern: PatternType, user: str, operation: AclOperation) -> AclEntry:
         allow = AclPermissionType.ALLOW
         return AclEntry(ResourceType.TOPIC, name, pattern, f"User:{user}", "*", operation, allow)
 
-    entries = [acl("mic", PatternType.PREFIXED, "bench", AclOperation.WRITE)]
+    both = (AclOperation.WRITE, AclOperation.READ)
+    entries = [acl("mic", PatternType.PREFIXED, "bench", operation) for operation in both]
     entries += [
         acl(f"topic-{n}", PatternType.LITERAL, f"user-{n % 500}", AclOperation.READ)
         for n in range(_ACLS - len(entries))
@@ -118,24 +119,36 @@ def _decisions(server: Server, authorizer: Authorizer) -> dict[str, float]:
 
 
 def _requests(server: Server, authorizer: Authorizer) -> dict[str, float]:
-    """A whole Produce request of one record, and what it costs more with rights and with quotas."""
+    """A whole Produce of one record and a whole Fetch, and what they cost more with rights and with quotas."""
+    connection = connection_to(server, "User:bench")
+    frames = {
+        "Produce request, one record": produce_frame(batch_of(1, 100)),
+        "Fetch request, 64 kB of one partition": fetch_frame(1, 64 << 10),
+    }
+    found: dict[str, float] = {}
+    for name, frame in frames.items():
+        found |= _request(server, authorizer, name, whole_request(connection, frame))
+    return found
+
+
+def _request(
+    server: Server, authorizer: Authorizer, name: str, request: Callable[[], None]
+) -> dict[str, float]:
     broker = server.broker
     assert broker is not None
-    connection = connection_to(server, "User:bench")
-    produce = whole_request(connection, produce_frame(batch_of(1, 100)))
     taken: dict[str, list[float]] = {"plain": [], "rights": [], "quotas": []}
     for _ in range(_ROUNDS):
-        taken["plain"].append(_cpu(produce))
+        taken["plain"].append(_cpu(request))
         broker.authorizer = authorizer
-        taken["rights"].append(_cpu(produce))
+        taken["rights"].append(_cpu(request))
         broker.authorizer = None
         broker.quotas.update({(("user", "bench"),): _QUOTAS})
-        taken["quotas"].append(_cpu(produce))
+        taken["quotas"].append(_cpu(request))
         broker.quotas.update({})
     return {
-        "whole Produce request, one record": min(taken["plain"]),
-        f"more with {_ACLS:,} ACLs": _more(taken["rights"], taken["plain"]),
-        "more with quotas that are not reached": _more(taken["quotas"], taken["plain"]),
+        f"whole {name}": min(taken["plain"]),
+        f"{name}: more with {_ACLS:,} ACLs": _more(taken["rights"], taken["plain"]),
+        f"{name}: more with quotas that are not reached": _more(taken["quotas"], taken["plain"]),
     }
 
 

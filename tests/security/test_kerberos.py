@@ -174,13 +174,13 @@ def kerberos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberosClust
 
 
 def prepare(made: KerberosCluster) -> None:
-    """A topic on both nodes, and alice's rights. The administrator logs in with our own tools."""
+    """Topics on both nodes, and alice's rights. The administrator logs in with our own tools."""
     admin = made.properties(made.service, "kafka/localhost")
     at = ("--bootstrap-server", made.bootstrap, "--command-config", admin)
-    done = made.ottla(
-        "topics", *at, "--create", "--topic", "letters", "--replication-factor", "2", "--partitions", "1"
-    )
-    assert done.returncode == 0, done.stderr + made.nodes[0].log[-3000:]
+    for topic in ("letters", "by-franz"):
+        words = ("--create", "--topic", topic, "--replication-factor", "2", "--partitions", "1")
+        done = made.ottla("topics", *at, *words)
+        assert done.returncode == 0, done.stderr + made.nodes[0].log[-3000:]
     cluster = made.cluster(made.login(made.service, "kafka/localhost"))
     may = Entry("User:alice", "*", AclOperation.ALL, AclPermissionType.ALLOW)
     for kind, name in (

@@ -185,3 +185,31 @@ def test_client_ids_of_one_connection_are_measured_each_by_itself() -> None:
     limited.client.send(request + struct.pack(">i", len(greedy)) + greedy)
     first, second = throttle_times(limited.client)
     assert first == 0 and 10_000 < second < 11_000
+
+
+def test_bytes_of_a_fetch_that_has_to_wait_do_not_count_and_its_time_counts_once() -> None:
+    limited = Limited({"consumer_byte_rate": 1000.0, "request_percentage": 100.0})
+    sizes = [20_000, 9_000, 2_000]
+
+    def fetch(broker: Any, ctx: Any, request: Any) -> messages.HeartbeatResponse:
+        assert ctx.metered and ctx.max_fetch_bytes() == 10_000
+        limited.clock.advance(0.004)
+        throttle_ms = ctx.fetched(sizes.pop(0))
+        limited.clock.advance(0.002)
+        return messages.HeartbeatResponse(throttle_time_ms=throttle_ms)
+
+    limited.service.apis[HEARTBEAT] = Api(HEARTBEAT, fetch)
+    limited.client.send(heartbeat_1(1))
+    assert throttle_times(limited.client) == pytest.approx([10_000], abs=10)
+    assert not limited.reading
+    limited.clock.advance(10.1)
+    assert limited.reading
+    limited.client.send(heartbeat_1(2))
+    assert throttle_times(limited.client)[1:] == [0]
+    now_ms = int(limited.clock.monotonic() * 1000)
+    used = {key: rate for key, _, rate in limited.client.quotas.rates(now_ms)}
+    # Over eleven windows: 9,000 bytes, and 4 + 2 + 4 ms; the last 2 ms count with the next request.
+    assert used["consumer_byte_rate"] == pytest.approx(9_000 / 10.1, rel=0.1)
+    assert used["request_percentage"] == pytest.approx(1.0 / 10.1, rel=0.1)
+    limited.client.send(heartbeat_1(3))
+    assert throttle_times(limited.client)[2] > 0
