@@ -29,11 +29,12 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 _ACLS = 10_000
-_ROUNDS = 25
+_ROUNDS = 10
 _SLICES = 40
 _CALLS = 25
-"""The least of many short slices counts: what else runs on the machine disturbs some of them. A round is long, so that
-the interpreter has adapted to what is measured, as it has in a broker."""
+"""The least of many short slices counts: what else runs on the machine disturbs some of them."""
+_ADAPTING_CALLS = 100
+"""Before a slice, so that the interpreter has adapted to what is measured, as it has in a broker."""
 _TOPIC = TopicName("micro")
 _MORE_TOPICS = 20
 _QUOTAS = {"producer_byte_rate": 1e12, "consumer_byte_rate": 1e12, "request_percentage": 1e9}
@@ -64,13 +65,14 @@ def _authorizer() -> Authorizer:
 
 def _cpu(work: Callable[[], object]) -> float:
     """µs of one call, with what the loop takes."""
-    slices = []
-    for _ in range(_SLICES):
-        begin = time.thread_time_ns()
-        for _ in range(_CALLS):
-            work()
-        slices.append(time.thread_time_ns() - begin)
-    return min(slices) / _CALLS / 1000
+    return min(_slice(work) for _ in range(_SLICES))
+
+
+def _slice(work: Callable[[], object]) -> float:
+    begin = time.thread_time_ns()
+    for _ in range(_CALLS):
+        work()
+    return (time.thread_time_ns() - begin) / _CALLS / 1000
 
 
 def _decisions(server: Server, authorizer: Authorizer) -> dict[str, float]:
@@ -138,13 +140,18 @@ def _request(
     assert broker is not None
     taken: dict[str, list[float]] = {"plain": [], "rights": [], "quotas": []}
     for _ in range(_ROUNDS):
-        taken["plain"].append(_cpu(request))
-        broker.authorizer = authorizer
-        taken["rights"].append(_cpu(request))
-        broker.authorizer = None
-        broker.quotas.update({(("user", "bench"),): _QUOTAS})
-        taken["quotas"].append(_cpu(request))
-        broker.quotas.update({})
+        least = dict.fromkeys(taken, float("inf"))
+        for _ in range(_SLICES):
+            for state in taken:
+                broker.authorizer = authorizer if state == "rights" else None
+                broker.quotas.update({(("user", "bench"),): _QUOTAS} if state == "quotas" else {})
+                for _ in range(_ADAPTING_CALLS):
+                    request()
+                least[state] = min(least[state], _slice(request))
+        for state, microseconds in least.items():
+            taken[state].append(microseconds)
+    broker.authorizer = None
+    broker.quotas.update({})
     return {
         f"whole {name}": min(taken["plain"]),
         f"{name}: more with {_ACLS:,} ACLs": _more(taken["rights"], taken["plain"]),
@@ -153,7 +160,7 @@ def _request(
 
 
 def _more(with_it: list[float], without: list[float]) -> float:
-    """The median over rounds: both values of a round were taken on the same state of the machine."""
+    """The median over rounds. The slices of a round are taken in turns, so on the same state of the machine."""
     return statistics.median(more - plain for more, plain in zip(with_it, without, strict=True))
 
 
