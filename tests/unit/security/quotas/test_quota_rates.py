@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from ottla.errors import ApiException, ErrorCode
@@ -9,8 +11,8 @@ from ottla.limits import MAX_QUOTA_MEASURES
 from ottla.security.quotas.bucket import TokenBucket
 from ottla.security.quotas.entities import QuotaLimits, ip_rates
 from ottla.security.quotas.ips import IpQuotas
-from ottla.security.quotas.managers import IDLE_MS, ClientQuotas, MutationQuota
-from ottla.security.quotas.rate import Rate
+from ottla.security.quotas.managers import IDLE_MS, ClientMeasures, ClientQuotas, MutationQuota
+from ottla.security.quotas.rate import Measure, Rate
 
 KEY = "producer_byte_rate"
 
@@ -166,3 +168,23 @@ def test_measures_that_a_connection_keeps_are_in_force_until_the_quotas_change_o
     used.used_s = IDLE_MS / 1000
     quotas.measures("User:u", "b", IDLE_MS / 1000)
     assert used.in_force and not kept.in_force
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_request_is_charged_as_each_of_its_measures_would_be_by_itself(seed: int) -> None:
+    """`tests/oracle/test_quotas_java.py` compares a measure with Kafka's own."""
+    draw = random.Random(seed)
+    client = ClientMeasures("a")
+    client.produce, client.request = Measure(11, 1000, 5000.0, 0), Measure(11, 1000, 40.0, 0)
+    produce, request = Measure(11, 1000, 5000.0, 0), Measure(11, 1000, 40.0, 0)
+    now = 0.0
+    waits: set[bool] = set()
+    for _ in range(300):
+        now += draw.choice([0.0, 0.001, 0.3, 1.0, 2.5, 12.0])
+        size, spent_s = draw.choice([0, 10, 3000, 20_000]), draw.choice([0.0, 0.01, 0.5])
+        throttle_ms = client.charge(client.produce, size, spent_s, now)
+        by_bytes = produce.charge(size, now * 1000) if size else 0
+        by_time = min(request.charge(spent_s * 100, now * 1000), 1000)
+        assert throttle_ms == max(by_bytes, by_time)
+        waits.add(throttle_ms > 0)
+    assert waits == {True, False}
