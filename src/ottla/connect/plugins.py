@@ -157,6 +157,9 @@ def _connectors() -> Iterable[PluginSpec]:
         where = "ottla.connect.sinks.iceberg:IcebergSink"
         yield PluginSpec(name, "sink", where, version="1.9.0", extra="iceberg")
     for kind in ("Source", "Sink"):
+        where = f"ottla.connect.{kind.lower()}s.spark_format:Spark{kind}"
+        name = f"ottla.connect.Spark{kind}"
+        yield PluginSpec(name, kind.lower(), where, version="0.1.0", extra="spark")
         where = f"ottla.connect.{kind.lower()}s.mongodb:Mongo{kind}"
         name = f"com.mongodb.kafka.connect.Mongo{kind}Connector"
         yield PluginSpec(name, kind.lower(), where, version="1.16.0", extra="mongodb")

@@ -21,6 +21,7 @@ from ottla.json_types import Json, JsonObject
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from ottla.connect.run.context import RunContext
     from ottla.connect.run.runner import Run
@@ -127,6 +128,9 @@ class Connector(ABC):
 class SourceReader(ABC):
     """Reads from the outside. All methods but `read` run on the driver, in one thread."""
 
+    session: Callable[[], SparkSession] | None = None
+    """Gives the Spark session. The run sets it, for a connector that needs the JVM."""
+
     def initial_offsets(self) -> Offsets:
         """Where to begin when no offset is stored."""
         return {}
@@ -164,6 +168,24 @@ class SourceReader(ABC):
 
     def stop(self) -> None:
         """Closes connections."""
+
+
+class FrameReader(SourceReader):
+    """Reads with Spark itself: a cycle is a frame, whose rows become records in its tasks."""
+
+    @abstractmethod
+    def frame(self, split: Split) -> DataFrame:
+        """The rows of the only split of a cycle."""
+
+    @abstractmethod
+    def as_records(self) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """A function from rows of the frame to a reader's batch, which is pickled into tasks."""
+
+    def read(self, split: Split) -> Iterator[Read]:
+        """The same on the driver, for cycles that are not jobs."""
+        as_records = self.as_records()
+        for rows in self.frame(split).toArrow().to_batches():
+            yield as_records(rows)
 
 
 class SourceConnector(Connector):
@@ -238,6 +260,9 @@ class SinkWriter(ABC):
     A second write of a range must then leave the same as the first, also while the first still runs.
     """
 
+    session: Callable[[], SparkSession] | None = None
+    """Gives the Spark session. The run sets it, for a connector that needs the JVM."""
+
     def positions(self, places: Iterable[Place], lineage: int) -> Mapping[Place, int]:
         """The next offsets that the target itself has recorded, if it keeps them with the data."""
         return {}
@@ -261,6 +286,7 @@ class SinkConnector(Connector):
 
     kind = "sink"
     needs_jvm: ClassVar[bool] = False
+    """Whether `commit` needs Spark."""
 
     @abstractmethod
     def writer(self) -> SinkWriter:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.admin.settings import ClusterSettings
 from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.config.overrides import ClientTuning
+from ottla.connect.failures import TaskFailed
 from ottla.connect.run.progress import Progress
 from ottla.connect.spi import ReadLimit
 from ottla.connect.stores import OffsetStore
@@ -54,6 +55,15 @@ class RunContext:
     inline_max_bytes: int = 1 << 20
     jobs_elsewhere: bool = False
     """Whether this is a resident task: large cycles are then left to the worker, which can make jobs of them."""
+
+
+def session_for(context: RunContext, kind: str) -> Callable[[], SparkSession]:
+    """The session for a connector that needs the JVM; TaskFailed where the worker has none."""
+    if context.spark is None:
+        raise TaskFailed(
+            f"{kind} reads and writes with Spark: start the worker with --master local[2], or set ottla.spark.master"
+        )
+    return context.spark
 
 
 class LargeCycle(Exception):

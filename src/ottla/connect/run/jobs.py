@@ -18,7 +18,7 @@ from ottla.connect.data.record import SinkRecord
 from ottla.connect.errors.tolerance import Stage
 from ottla.connect.failures import ConnectError, Retriable, TaskFailed
 from ottla.connect.run.chain import Chain, ChainSpec
-from ottla.connect.spi import SinkCycle, SinkWriter, SourceReader, Split, Written
+from ottla.connect.spi import FrameReader, SinkCycle, SinkWriter, SourceReader, Split, Written
 from ottla.pipeline.shuffle import Layouts, retried_stage
 from ottla.pipeline.sink import OUR_ERROR, PASSING
 from ottla.pipeline.tasks import REPORT, RETRIED, count_partitions, writing
@@ -47,7 +47,12 @@ def run_source_job(
     topics: set[str],
 ) -> tuple[int, set[str]]:
     """Reads and writes the splits of a cycle; the number of records, and their topics."""
-    rows = session.range(0, len(splits), 1, len(splits)).mapInArrow(_reading(reader, splits, spec), _ROWS)
+    if isinstance(reader, FrameReader):
+        frame = reader.frame(splits[0])
+        session = frame.sparkSession
+        rows = frame.mapInArrow(_converting(reader.as_records(), spec), _ROWS)
+    else:
+        rows = session.range(0, len(splits), 1, len(splits)).mapInArrow(_reading(reader, splits, spec), _ROWS)
     layouts = Layouts()
     checked = layouts.checked(rows, None)
     known = {topic: count_partitions(brokers, topic) for topic in sorted(topics)}
@@ -81,6 +86,19 @@ def _reading(
                     yield as_rows(rows)
 
     return read
+
+
+def _converting(
+    as_records: Callable[[pa.RecordBatch], pa.RecordBatch], spec: ChainSpec
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def convert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from ottla.connect.run.columns import as_rows
+
+        chain = Chain(spec)
+        for rows in chain.to_rows(as_records(batch) for batch in batches if batch.num_rows):
+            yield as_rows(rows)
+
+    return convert
 
 
 _COLUMNS: Final = ("records", "bytes", "skipped", "message")

@@ -24,6 +24,7 @@ from ottla.connect.failures import ConnectError, Occupied, Retriable, TaskFailed
 from ottla.connect.run.context import RunContext
 from ottla.connect.run.resident_task import Failed, Message, Order, Payload, Step, task_function
 from ottla.connect.run.runner import Run
+from ottla.connect.run.sealed import SealedConnection
 from ottla.pipeline.failures import PipelineError, SinkFenced
 from ottla.pipeline.jvm import java_context
 
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _TASK_WITHIN_S: Final = 120.0
-_EXECUTORS_WITHIN_S: Final = 10.0
+_EXECUTORS_WITHIN_S: Final = 30.0
+_EXECUTORS_SETTLE_S: Final = 2.0
 _STOP_WITHIN_S: Final = 60.0
 _PAUSE_S: Final = 1.0
 _LOST: Final = (
@@ -46,7 +48,7 @@ _LOST: Final = (
 class Resident:
     """A task that is connected."""
 
-    connection: Connection[Message, Message]
+    connection: SealedConnection[Message]
     runs: dict[int, queue.SimpleQueue[tuple[str, Payload]]] = field(default_factory=dict)
     sending: threading.Lock = field(default_factory=threading.Lock)
     lost: bool = False
@@ -143,10 +145,11 @@ class ResidentPool:
             )
             self._listener = Listener((host or "127.0.0.1", 0), authkey=self._key, backlog=64)
             threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+            _warn_of_open_rpc(context)
         count = self._tasks or executors(context)
-        if str(context.master).startswith("local") and context.defaultParallelism <= count:
+        if context.defaultParallelism <= count:
             raise ConnectError(
-                f"{count} resident tasks leave no core of {context.master} for large cycles: give it more, "
+                f"{count} resident tasks leave no core of {context.master} for large cycles: give it more cores, "
                 "like local[8], or set ottla.resident.tasks"
             )
         context.setJobGroup("ottla-resident", "Resident tasks of Connect", interruptOnCancel=True)
@@ -162,13 +165,18 @@ class ResidentPool:
                 continue
             except (OSError, EOFError):
                 continue
-            resident = Resident(connection)
-            threading.Thread(target=self._receive, args=(resident,), daemon=True).start()
-            with self._changed:
-                self._residents.append(resident)
-                self._changed.notify_all()
+            threading.Thread(target=self._receive, args=(connection,), daemon=True).start()
 
-    def _receive(self, resident: Resident) -> None:
+    def _receive(self, connection: Connection[bytes, bytes]) -> None:
+        try:
+            resident = Resident(SealedConnection(connection, self._key, worker=True))
+        except (OSError, EOFError) as error:
+            _logger.warning("a connection of a resident task was refused: %s", error)
+            connection.close()
+            return
+        with self._changed:
+            self._residents.append(resident)
+            self._changed.notify_all()
         with contextlib.suppress(EOFError, OSError):
             while True:
                 number, kind, given = resident.connection.recv()
@@ -183,16 +191,33 @@ class ResidentPool:
             answers.put(("lost", None))
 
 
+def _warn_of_open_rpc(context: SparkContext) -> None:
+    """The key goes to the tasks through Spark's own connections, which are open unless its settings close them."""
+    conf = context.getConf()
+    closed = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
+    if str(context.master).startswith("local") or any(conf.get(key, "false") == "true" for key in closed):
+        return
+    _logger.warning(
+        "Spark's own connections are not encrypted, and carry the key of the resident tasks: set "
+        "ottla.spark.conf.spark.authenticate=true and ottla.spark.conf.spark.network.crypto.enabled=true"
+    )
+
+
 def executors(context: SparkContext) -> int:
     """How many executors there are, at least one. They may come a moment after the session."""
     if str(context.master).startswith("local"):
         return 1
     deadline = time.monotonic() + _EXECUTORS_WITHIN_S
+    found, since = 0, time.monotonic()
     while True:
         # The driver is counted too.
-        found = int(str(java_context(context).sc().getExecutorMemoryStatus().size())) - 1
-        if found > 0 or time.monotonic() > deadline:
-            return max(1, int(found))
+        now = int(str(java_context(context).sc().getExecutorMemoryStatus().size())) - 1
+        if now != found:
+            found, since = now, time.monotonic()
+        # They register one after the other.
+        settled = found > 0 and time.monotonic() - since > _EXECUTORS_SETTLE_S
+        if settled or time.monotonic() > deadline:
+            return max(1, found)
         threading.Event().wait(0.2)
 
 

@@ -13,7 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from multiprocessing.connection import Client, Connection
+from multiprocessing.connection import Client
 from typing import Final, TypeAlias, Union
 
 from ottla.admin.settings import ClusterSettings
@@ -24,6 +24,7 @@ from ottla.connect.plugins import Plugins
 from ottla.connect.run.chain import ChainSpec
 from ottla.connect.run.context import LargeCycle, RunContext, StopSignal
 from ottla.connect.run.runner import Run, passes
+from ottla.connect.run.sealed import SealedConnection
 from ottla.connect.run.sink import SinkRun
 from ottla.connect.run.source import SourceRun
 from ottla.connect.spi import ReadLimit, SourceConnector
@@ -225,7 +226,7 @@ class _Hosted:
 class _Host:
     """All runs of one task."""
 
-    def __init__(self, connection: Connection[Message, Message]) -> None:
+    def __init__(self, connection: SealedConnection[Message]) -> None:
         self._connection = connection
         self._sending = threading.Lock()
         self._runs: dict[int, _Hosted] = {}
@@ -258,7 +259,7 @@ def task_function(address: tuple[str, int], key: bytes) -> Callable[[Iterable[in
     def serve(rows: Iterable[int]) -> Iterator[int]:
         for _ in rows:
             with Client(address, authkey=key) as connection:
-                _Host(connection).serve()
+                _Host(SealedConnection(connection, key, worker=False)).serve()
         return iter(())
 
     return serve

@@ -22,7 +22,7 @@ from ottla.connect.errors.tolerance import Stage
 from ottla.connect.failures import TaskFailed
 from ottla.connect.offsets import group_of, lineage_of
 from ottla.connect.run.chain import Chain
-from ottla.connect.run.context import LargeCycle, RunContext
+from ottla.connect.run.context import LargeCycle, RunContext, session_for
 from ottla.connect.spi import Place, Range, SinkConnector, SinkCycle, SinkWriter, Written
 from ottla.pipeline.decoding import decode
 from ottla.pipeline.failures import SinkFenced
@@ -82,6 +82,8 @@ class SinkRun:
         isolation = context.config.get("consumer.override.isolation.level", "read_committed")
         self._isolation = READ_UNCOMMITTED if isolation == "read_uncommitted" else READ_COMMITTED
         self._writer = self._connector.writer()
+        if self._connector.needs_jvm:
+            self._writer.session = session_for(context, type(self._connector).__name__)
         # Dead letters are written by the driver, which tasks of a job do not reach.
         self._jobs = (
             (context.spark is not None or context.jobs_elsewhere)

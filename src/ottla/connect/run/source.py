@@ -16,7 +16,7 @@ from ottla.admin.cluster import Cluster
 from ottla.connect.errors.dead_letters import append_dead_letters
 from ottla.connect.failures import TaskFailed
 from ottla.connect.run.chain import Chain
-from ottla.connect.run.context import LargeCycle, RunContext
+from ottla.connect.run.context import LargeCycle, RunContext, session_for
 from ottla.connect.run.topics import TopicMaker
 from ottla.connect.spi import Offsets, SourceConnector, SourceReader, Split
 from ottla.connect.stores import OffsetChanges, offset_entries
@@ -67,6 +67,8 @@ class SourceRun:
             self._brokers = Cluster(context.settings)
         self._topics = TopicMaker(self._brokers, context.config, enabled=context.topic_creation)
         self._reader = self._connector.reader()
+        if self._connector.needs_jvm:
+            self._reader.session = session_for(context, type(self._connector).__name__)
         self._offsets = context.offsets.read(context.name) or self._reader.initial_offsets()
 
     def _new_driver(self, task: int) -> TransactionDriver:
