@@ -116,6 +116,13 @@ class RequestCounters:
         self._until_sample = SAMPLE_EACH
         return True
 
+    def unsampled(self) -> bool:
+        """Whether the parts of this request need no timing. If they do, `sampled` must be asked."""
+        if self._until_sample == 1:
+            return False
+        self._until_sample -= 1
+        return True
+
     def error(self, code: int) -> None:
         """A response contains this error code."""
         self.errors[code] = self.errors.get(code, 0) + 1

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
-from ottla.counters import ListenerCounters
+from ottla.counters import ListenerCounters, RequestCounters
 from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
 from ottla.net.buffers import FIRST_GROWTH_BYTES, GROWTH, ReceiveBuffers
 from ottla.net.request import Request
@@ -24,6 +24,7 @@ from ottla.security.quotas.managers import UNMEASURED, ClientMeasures
 from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
+    from ottla.api.data.produce_repeated import RepeatedProduce
     from ottla.clock import Clock, Timer
     from ottla.net.busy_poll import BusyPoller
     from ottla.net.failed_logins import FailedLogins
@@ -39,6 +40,8 @@ _SMALL_READ_BYTES = 4 << 10
 _BYTES_PER_TURN = 1 << 20
 """After this much from one client the others and the timers come first: libuv would read 32 times in a row."""
 _HTTP = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"CONN", b"DELE", b"PRI "})
+_LEARN_FROM = 2
+"""The Produce request that is looked at for what the next ones may share: clients that send one only gain nothing."""
 _SECONDS_PER_TURN = 0.01
 """The same limit in time, however small the requests."""
 
@@ -116,6 +119,8 @@ class Connection(asyncio.BufferedProtocol):
         "measures",
         "monotonic",
         "on_disconnect",
+        "produces_until_learning",
+        "repeated_produce",
         "software",
     )
 
@@ -146,6 +151,9 @@ class Connection(asyncio.BufferedProtocol):
         """What `grants` returns once it was asked for."""
         self.measures: ClientMeasures = UNMEASURED
         """Those of the last request while there are quotas."""
+        self.repeated_produce: RepeatedProduce | None = None
+        """What the client's last Produce requests had in common."""
+        self.produces_until_learning = _LEARN_FROM
         self._on_lost = on_lost
         self._busy_poller = busy_poll
         self._failed_logins = failed_logins
@@ -336,6 +344,21 @@ class Connection(asyncio.BufferedProtocol):
                 self.close()
         elif not self._reading:
             self._schedule_resume()
+
+    def answered_at_once(
+        self, response: bytes, version: int, received_at: float, counted: RequestCounters
+    ) -> None:
+        """Write the response to a request that took no slot; there are no other requests before it."""
+        now = self.last_active = self.monotonic()
+        transport = self._transport
+        if transport is not None:
+            transport.write(response)
+            counters = self._counters
+            counters.responses += 1
+            counters.bytes_out += len(response)
+        counted.taken += 1
+        counted.versions[version] += 1
+        counted.total.add(now - received_at)
 
     def finish(self) -> None:
         """Take no more requests, and close once those that were taken are answered."""

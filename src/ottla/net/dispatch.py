@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ottla.api.audit import note_change
 from ottla.api.authorization import check
 from ottla.api.base import BY_HANDLER, NO_RESPONSE, PARKED, UNEXPECTED, UNSTABLE_VERSIONS, AnyApi
+from ottla.api.data.produce_repeated import repeated_produce
 from ottla.api.forwarding.request_forwarding import forward_request
 from ottla.api.node_requests import check_sender
 from ottla.counters import NodeCounters, RequestCounters
@@ -26,12 +27,15 @@ from ottla.wire.headers import decode_request_header, read_request_start
 from ottla.wire.messages import request_class
 
 if TYPE_CHECKING:
-    from ottla.broker.services import Node
+    from ottla.broker.services import Broker, Node
     from ottla.log.write_gate import WriteGate
     from ottla.net.connection import Connection
+    from ottla.wire.messages import ProduceRequest
 
 _logger = logging.getLogger(__name__)
 _PRODUCE: Final = int(ApiKey.PRODUCE)
+_LEARN_EACH: Final = 64
+"""One Produce request in this many that are not like the one before is looked at for what they share."""
 
 
 _Served = tuple[AnyApi, type[WireRequest[WireResponse]], "WriteGate | None", RequestCounters]
@@ -70,6 +74,12 @@ class Dispatcher:
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
         """Take one request: answer it, park it, hold its connection, or close it."""
         began = connection.monotonic() if self._quotas.enabled else None
+        if (
+            connection.repeated_produce is not None
+            and began is None
+            and self._repeats(connection, frame, now)
+        ):
+            return
         try:
             key, version, correlation_id, client_id, offset = read_request_start(frame)
             served = self._served.get((key, version)) or self._look_up(connection, key, version)
@@ -114,6 +124,30 @@ class Dispatcher:
                 request.handled_at = connection.monotonic()
         else:
             self._handle(request, message)
+        if key == _PRODUCE and not connection.pending:
+            self._learn(connection, version, frame, message)
+
+    def _repeats(self, connection: Connection, frame: memoryview, now: float) -> bool:
+        """Answer a Produce request that is like those before it. False: it needs `dispatch`."""
+        repeated = connection.repeated_produce
+        if repeated is None or connection.pending or connection.closing or self._node.authorizer is not None:
+            return False
+        _, _, gate, counters = self._served[_PRODUCE, repeated.version]
+        if not counters.unsampled() or (gate is not None and not gate.admits(len(frame))):
+            return False
+        response = repeated.answer(cast("Broker", self._node), frame)
+        if response is None:
+            return False
+        connection.answered_at_once(response, repeated.version, now, counters)
+        return True
+
+    def _learn(
+        self, connection: Connection, version: int, frame: memoryview, message: WireRequest[WireResponse]
+    ) -> None:
+        connection.produces_until_learning -= 1
+        if not connection.produces_until_learning:
+            connection.produces_until_learning = _LEARN_EACH
+            connection.repeated_produce = repeated_produce(version, frame, cast("ProduceRequest", message))
 
     def _look_up(self, connection: Connection, key: int, version: int) -> _Served | None:
         """The API, if it is served in this version. As in Kafka, the connection of other clients is closed."""

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
+_NEVER_FLUSH = 2**63 - 1
+"""The default of `flush.messages`."""
 
 
 class PartitionHost(msgspec.Struct):
@@ -296,6 +298,15 @@ class Partition:
         if self._appends is None:
             self._appends = AppendQueue(self, self._host.offload)
         self._appends.add(batch, acks, done, guard)
+
+    def acknowledges_at_once(self, acks: int) -> bool:
+        """Whether an append waits for nobody: neither for other replicas nor for a new log, nor for the disk."""
+        log = self.log
+        return (
+            log is not None
+            and (self._single_replica or acks != ACKS_ALL)
+            and log.config.flush_messages == _NEVER_FLUSH
+        )
 
     def flush_due(self) -> bool:
         """Whether `flush.messages` demands a `flush` before what was appended is acknowledged."""
