@@ -9,11 +9,14 @@ import json
 import math
 import statistics
 import sys
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bench.rows.growth import LOG_SIZE, PARTITION_CURVE
+from bench.rows.processes import PROCESSES
 from bench.sheet import KAFKA, OTTLA
 
 _STYLE = """<style>
@@ -87,6 +90,8 @@ def write(result: dict[str, Any], directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "bench.svg").write_text(bars(result))
     (directory / "bench-curves.svg").write_text(curves(result))
+    if points := _points(result, PROCESSES_PANEL, {"requests": "produce"}):
+        (directory / "bench-processes.svg").write_text(over_processes(points))
 
 
 # -- ratios
@@ -159,6 +164,9 @@ _PANELS = (
     _Panel("Records/s of 100 B over the number of partitions", PARTITION_CURVE, "partitions", ""),
     _Panel("Records/s of 1 kB at the end of a growing log", LOG_SIZE, "GB", " GB"),
 )
+PROCESSES_PANEL = _Panel(
+    "Requests/s of 200 connections over the broker processes of one machine", PROCESSES, "processes", ""
+)
 _PANEL_HEIGHT = 230
 
 
@@ -183,17 +191,35 @@ def curves(result: dict[str, Any]) -> str:
 Curve = dict[float, float]
 
 
-def _points(result: dict[str, Any], panel: _Panel) -> dict[tuple[str, str], Curve]:
-    """Size to records/s, by system and direction."""
+def over_processes(points: dict[tuple[str, str], Curve]) -> str:
+    """One panel: what a machine does with one process, with two, and so on."""
+    top, title = 30, PROCESSES_PANEL.title
+    bottom = top + _PANEL_HEIGHT + 60
+    parts = [
+        f'<text class="title" x="12" y="{top}">{escape(title)}</text>',
+        _panel(points, PROCESSES_PANEL, top + 20),
+        f'<text class="small" x="12" y="{bottom}"><tspan class="ottla">Ottla</tspan> and '
+        f'<tspan class="kafka">Apache Kafka</tspan>, always one process; the clients run on the same cores</text>',
+    ]
+    return _svg(parts, bottom + 20, title)
+
+
+_DIRECTIONS = {"produce": "produce", "consume": "consume"}
+
+
+def _points(
+    result: dict[str, Any], panel: _Panel, names: Mapping[str, str] = MappingProxyType(_DIRECTIONS)
+) -> dict[tuple[str, str], Curve]:
+    """Size to records/s, by system and direction; `names` are the figures of a direction."""
     found: dict[tuple[str, str], Curve] = {}
     for metric in result["metrics"]:
         row = metric["row"]
-        if not row.startswith(panel.prefix) or metric["name"] not in ("produce", "consume"):
+        if not row.startswith(panel.prefix) or metric["name"] not in names:
             continue
         size = float(row.removeprefix(panel.prefix).removesuffix(panel.suffix).strip().replace(",", ""))
         for system in (OTTLA, KAFKA):
             if values := metric["samples"].get(system):
-                found.setdefault((system, metric["name"]), {})[size] = statistics.median(values)
+                found.setdefault((system, names[metric["name"]]), {})[size] = statistics.median(values)
     return found
 
 

@@ -121,6 +121,15 @@ def leaders(bootstrap: str, topic: str) -> dict[int, int]:
     return {number: partition.leader for number, partition in found.items()}
 
 
+def leader_addresses(bootstrap: str, topic: str) -> dict[int, str]:
+    """Return host and port of the leader of each partition."""
+    found = _admin(bootstrap).list_topics(topic, 30)
+    return {
+        number: f"{found.brokers[partition.leader].host}:{found.brokers[partition.leader].port}"
+        for number, partition in found.topics[topic].partitions.items()
+    }
+
+
 def until_in_sync(bootstrap: str, topic: str, replicas: int, deadline_s: float = 120) -> None:
     """Wait until every partition has a leader and this many in-sync replicas."""
     admin, end = _admin(bootstrap), time.monotonic() + deadline_s

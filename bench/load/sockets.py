@@ -11,7 +11,7 @@ import struct
 import time
 from typing import Any
 
-from bench.load import Load, percentiles
+from bench.load import Load, leader_addresses, percentiles
 from ottla.ids import TopicName
 from ottla.records.batch import build_batch, iter_batches
 from ottla.records.record import Record
@@ -58,9 +58,9 @@ class _Client:
 
     __slots__ = ("answer_size", "asked_at", "rest", "socket", "word")
 
-    def __init__(self, load: Load, number: int) -> None:
+    def __init__(self, load: Load, number: int, address: str) -> None:
         self.word = produce_request(load.topic, number % load.partitions, load.size, load.acks)
-        self.socket = connect(load.bootstrap)
+        self.socket = connect(address)
         self.socket.sendall(self.word)
         self.answer_size = len(self._one_answer())
         self.rest = 0
@@ -86,9 +86,9 @@ class _Client:
 
 def swarm(load: Load) -> dict[str, float]:
     """One-record requests a second over `connections` sockets with `in_flight` each; with one, its latency in ms."""
-    clients = {
-        client.socket.fileno(): client for client in (_Client(load, n) for n in range(load.connections))
-    }
+    leaders = leader_addresses(load.bootstrap, load.topic)
+    made = [_Client(load, n, leaders[n % load.partitions]) for n in range(load.connections)]
+    clients = {client.socket.fileno(): client for client in made}
     poll = select.epoll()
     for number in clients:
         poll.register(number, select.EPOLLIN)
