@@ -1,14 +1,19 @@
-"""Batches that a log appends as they are: from the leader of a partition, or from raft.
+"""Batches that a log appends: as they are, from the leader of a partition or from raft, or several of producers.
 
 Pure functions over bytes. `records.validation` checks the batches of producers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.fs import Buffer
-from ottla.log.types import TopicPartition
+from ottla.log.segment import AppendedBatch
+from ottla.log.types import NO_TIMESTAMP, AppendInfo, TopicPartition
 from ottla.records.batch import BatchHeader, check_crc, iter_batches, stamp
+from ottla.records.validation import ValidatedBatch
 
 ANY_EPOCH = 0x7FFFFFFF
 
@@ -26,6 +31,41 @@ def stamp_batches(records: Buffer, offset: int, leader_epoch: int) -> tuple[byte
     if not headers or size != len(data):
         raise ApiException(ErrorCode.INVALID_RECORD, f"{len(data)} bytes to append are not whole batches")
     return data, headers
+
+
+class BatchRun(NamedTuple):
+    """Batches of several producers, one after the other, as one write."""
+
+    buffers: list[Buffer]
+    batches: list[AppendedBatch]
+    infos: list[AppendInfo]
+    """The result of each append, once the run is written."""
+    size: int
+    max_timestamp: int
+
+
+def lay_out(
+    batches: Iterable[ValidatedBatch], offset: int, leader_epoch: int, log_start_offset: int
+) -> BatchRun:
+    """Give batches of producers without an id their offsets, from `offset` on."""
+    buffers: list[Buffer] = []
+    appended: list[AppendedBatch] = []
+    infos: list[AppendInfo] = []
+    total, top = 0, NO_TIMESTAMP
+    for batch in batches:
+        header = batch.header
+        size, timestamp = header.length + 12, header.max_timestamp
+        last = offset + header.last_offset_delta
+        buffers += batch.buffers(offset, leader_epoch)
+        appended.append((size, last, timestamp))
+        infos.append(
+            AppendInfo(offset, last, batch.log_append_time, log_start_offset, False, size, header.count)
+        )
+        offset = last + 1
+        total += size
+        if timestamp > top:
+            top = timestamp
+    return BatchRun(buffers, appended, infos, total, top)
 
 
 def below_the_end(topic_partition: object, offset: int, end: int) -> ApiException:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ottla.config.topic import TopicConfig
 from ottla.errors import ApiException, ErrorCode
 from ottla.log import retention
-from ottla.log.batches import ANY_EPOCH, below_the_end, replicated_batches, stamp_batches
+from ottla.log.batches import ANY_EPOCH, BatchRun, below_the_end, replicated_batches, stamp_batches
 from ottla.log.checkpoints import write_partition_metadata
 from ottla.log.context import LogContext
 from ottla.log.files import CLEANED_SUFFIX, DELETED_SUFFIX
@@ -190,6 +190,12 @@ class PartitionLog(LogReader):
         return AppendInfo(
             first, last, batch.log_append_time, self.log_start_offset, False, size, header.count
         )
+
+    def append_laid_out(self, run: BatchRun, leader_epoch: int, now_ms: int) -> None:
+        """Append batches with offsets from the log's end on (`lay_out`), with one write: all of them, or none."""
+        size, last, top = run.size, run.infos[-1].last_offset, run.max_timestamp
+        self._write(run.buffers, run.batches, size, self.log_end_offset, last, top, leader_epoch, now_ms)
+        self._wrote(None, last + 1)
 
     def append_as_follower(self, records: Buffer, leader_epoch: int = ANY_EPOCH) -> AppendInfo:
         """Append whole batches of the leader with their offsets and epochs. Ignores a partial batch at the end.

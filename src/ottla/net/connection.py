@@ -122,6 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         "produces_until_learning",
         "repeated_produce",
         "software",
+        "waits_for_turn",
     )
 
     def __init__(
@@ -154,6 +155,8 @@ class Connection(asyncio.BufferedProtocol):
         self.repeated_produce: RepeatedProduce | None = None
         """What the client's last Produce requests had in common."""
         self.produces_until_learning = _LEARN_FROM
+        self.waits_for_turn = False
+        """A request, answered at the end of the turn, took no slot."""
         self._on_lost = on_lost
         self._busy_poller = busy_poll
         self._failed_logins = failed_logins
@@ -271,7 +274,11 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def pending(self) -> int:
         """Requests taken and not answered yet."""
-        return len(self._slots)
+        return len(self._slots) + self.waits_for_turn
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call back in the next turn of the event loop."""
+        self._call_soon(callback)
 
     @property
     def write_paused(self) -> bool:
@@ -359,11 +366,13 @@ class Connection(asyncio.BufferedProtocol):
         counted.taken += 1
         counted.versions[version] += 1
         counted.total.add(now - received_at)
+        if self._finishing and not self._slots:
+            self.close()
 
     def finish(self) -> None:
         """Take no more requests, and close once those that were taken are answered."""
         self._finishing = True
-        if self._slots:
+        if self.pending:
             self._stop_reading()
         else:
             self.close()

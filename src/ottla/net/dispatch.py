@@ -18,6 +18,7 @@ from ottla.api.node_requests import check_sender
 from ottla.counters import NodeCounters, RequestCounters
 from ottla.errors import ApiException, ErrorCode
 from ottla.net.metered_request import MeteredRequest
+from ottla.net.produce_turn import ProduceTurn
 from ottla.net.request import Request
 from ottla.wire.apis import ApiKey
 from ottla.wire.classes import WireRequest, WireResponse
@@ -45,7 +46,7 @@ _Served = tuple[AnyApi, type[WireRequest[WireResponse]], "WriteGate | None", Req
 class Dispatcher:
     """Serves the APIs of one kind of listener."""
 
-    __slots__ = ("_apis", "_counters", "_gate", "_node", "_quotas", "_served")
+    __slots__ = ("_apis", "_counters", "_gate", "_node", "_quotas", "_served", "_turn")
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class Dispatcher:
         self._apis = apis
         self._gate = gate
         """Holds back requests of gated APIs while the disk cannot keep up."""
+        self._turn = ProduceTurn(cast("Broker", node), self._dispatch_whole)
         self._served: dict[tuple[int, int], _Served] = {}
         """The APIs that were asked for so far, by key and version."""
 
@@ -74,12 +76,16 @@ class Dispatcher:
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
         """Take one request: answer it, park it, hold its connection, or close it."""
         began = connection.monotonic() if self._quotas.enabled else None
-        if (
-            connection.repeated_produce is not None
-            and began is None
-            and self._repeats(connection, frame, now)
-        ):
-            return
+        if connection.repeated_produce is not None:
+            if connection.waits_for_turn:
+                self._turn.append_all()
+            if began is None and self._repeats(connection, frame, now):
+                return
+        self._dispatch_whole(connection, frame, now, began)
+
+    def _dispatch_whole(
+        self, connection: Connection, frame: memoryview, now: float, began: float | None = None
+    ) -> None:
         try:
             key, version, correlation_id, client_id, offset = read_request_start(frame)
             served = self._served.get((key, version)) or self._look_up(connection, key, version)
@@ -135,6 +141,8 @@ class Dispatcher:
         _, _, gate, counters = self._served[_PRODUCE, repeated.version]
         if not counters.unsampled() or (gate is not None and not gate.admits(len(frame))):
             return False
+        if self._turn.takes(connection, repeated, frame, now, counters):
+            return True
         response = repeated.answer(cast("Broker", self._node), frame)
         if response is None:
             return False

@@ -26,6 +26,7 @@ from ottla.replica.isr import Eligible, InSyncSet, Proposal, Pulse
 
 if TYPE_CHECKING:
     from ottla.config.topic import TopicConfig
+    from ottla.log.batches import BatchRun
     from ottla.log.fs import Buffer
     from ottla.log.partition_log import PartitionLog
     from ottla.log.verification import VerificationGuard
@@ -275,7 +276,7 @@ class Partition:
         log = self.log or self.local_log()
         self.check_can_append(log, acks)
         batch = log.validate(records, now_ms=now_ms, api_version=api_version)
-        if self._appends is not None and self._appends.busy:
+        if self.appends_in_threads:
             batch.detach()
             return batch
         if batch.pending:
@@ -286,6 +287,19 @@ class Partition:
         info = log.append_as_leader(batch, self.leader_epoch, now_ms=now_ms, guard=guard)
         self._appended(log, info)
         return info
+
+    @property
+    def appends_in_threads(self) -> bool:
+        """Batches are being validated by threads: those that come later wait for them."""
+        return self._appends is not None and self._appends.busy
+
+    def append_run(self, run: BatchRun, now_ms: int) -> None:
+        """Append batches of several requests with one write; they are laid out from the log's end on."""
+        log = self.local_log()
+        log.append_laid_out(run, self.leader_epoch, now_ms)
+        first, last = run.infos[0], run.infos[-1].last_offset
+        self._appended(log, AppendInfo(first.first_offset, last, -1, first.log_start_offset, False, run.size))
+        self.counters.produces += len(run.infos) - 1
 
     def append_later(
         self,

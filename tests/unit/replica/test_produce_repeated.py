@@ -10,10 +10,13 @@ from ottla.api.data import produce
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.connection import ClientInfo, Connection
 from ottla.net.dispatch import Dispatcher
+from ottla.records.batch import iter_batches, iter_records
 from ottla.records.codecs import Compression
 from ottla.security.quotas.managers import ClientQuotas
 from ottla.wire.apis import ApiKey
-from ottla.wire.headers import encode_request
+from ottla.wire.codec import decode
+from ottla.wire.headers import decode_response_header, encode_request
+from ottla.wire.messages import ProduceResponse
 from unit.net.net_harness import Transport
 from unit.replica.replica_scene import Scene, make_scene
 from unit.replica.test_produce_api import request
@@ -22,14 +25,17 @@ from unit.replica.test_produce_api import request
 class Producer:
     """A connection to a broker, fed by hand. With `learns` False, every request is decoded as a whole."""
 
-    def __init__(self, *, learns: bool = True) -> None:
+    def __init__(self, *, learns: bool = True, beside: Producer | None = None) -> None:
         self.learns = learns
-        self.scene: Scene = make_scene()
-        self.scene.ready_at_once = True
-        self.scene.clock.advance(1)
-        self.scene.broker.quotas = ClientQuotas()
+        if beside is None:
+            self.scene: Scene = make_scene()
+            self.scene.ready_at_once = True
+            self.scene.clock.advance(1)
+            self.scene.broker.quotas = ClientQuotas()
+            self.dispatcher = Dispatcher(self.scene.broker, {ApiKey.PRODUCE: produce.API})
+        else:
+            self.scene, self.dispatcher = beside.scene, beside.dispatcher
         self.transport = Transport()
-        self.dispatcher = Dispatcher(self.scene.broker, {ApiKey.PRODUCE: produce.API})
         self.connection = Connection(
             self.dispatcher,
             ReceiveBuffers(),
@@ -244,3 +250,147 @@ def test_a_write_that_fails_is_answered_and_nothing_is_acknowledged_after_it(pai
         producer.produce(b"c")
     assert pair[0].transport.written == pair[1].transport.written
     assert pair[0].dispatcher.counters(ApiKey.PRODUCE).errors == {56: 2}
+
+
+class Crowd:
+    """Several producers at one broker whose requests arrive in one turn of the event loop."""
+
+    def __init__(self, count: int, partitions: int = 1, **options: Any) -> None:
+        first = Producer()
+        self.scene, self.dispatcher = first.scene, first.dispatcher
+        self.scene.create_topic("t", partitions, **options)
+        self.writes = 0
+        self.producers = [first, *(Producer(beside=first) for _ in range(count - 1))]
+        for _ in range(2):
+            for producer in self.producers:
+                producer.produce(b"before")
+            self.scene.clock.advance(0)
+            for producer in self.producers:
+                producer.transport.written.clear()
+        self.scene.fs.fault = self._count
+
+    def _count(self, operation: str, path: str) -> None:
+        self.writes += operation == "write" and path.endswith(".log")
+
+    def results(self) -> list[tuple[int, int]]:
+        """Error code and base offset of each producer's only answer."""
+        found = []
+        for producer in self.producers:
+            written = bytes(producer.transport.written)
+            _, offset = decode_response_header(ApiKey.PRODUCE, 12, written, 4)
+            answer = decode(ProduceResponse, 12, written[offset:]).responses[0].partition_responses[0]
+            found.append((answer.error_code, answer.base_offset))
+        return found
+
+
+def test_requests_of_one_turn_are_written_together_and_answered_after_the_write():
+    crowd = Crowd(40, partitions=2)
+    starts = [crowd.scene.replicas.find(("t", n)).log.log_end_offset for n in (0, 1)]
+    for number, producer in enumerate(crowd.producers):
+        producer.produce(b"%d" % number, b"more", index=number % 2)
+    # The first one could not know of the others.
+    assert [bool(producer.transport.written) for producer in crowd.producers] == [True] + [False] * 39
+    crowd.scene.clock.advance(0)
+    assert crowd.writes == 3
+    assert crowd.results() == [(0, starts[number % 2] + number // 2 * 2) for number in range(40)]
+    for index in (0, 1):
+        log = crowd.producers[0].log(index)
+        values = [
+            record.value for at, header in iter_batches(log) for record in iter_records(log[at:], 0, header)
+        ]
+        assert values[starts[index] :: 2] == [b"%d" % number for number in range(index, 40, 2)]
+    counters = crowd.scene.replicas.find(("t", 0)).counters
+    assert (counters.produces, counters.messages_in) == (80 + 40, 80 + 80)
+    assert crowd.dispatcher.counters(ApiKey.PRODUCE).taken == 120
+
+
+def test_a_failed_write_acknowledges_none_of_the_turn():
+    crowd = Crowd(10)
+    crowd.producers[0].produce(b"one")
+    before = crowd.producers[0].log()
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "write":
+            raise OSError(28, "no space left")
+
+    crowd.scene.fs.fault = fault
+    for producer in crowd.producers[1:]:
+        producer.produce(b"lost")
+    crowd.scene.clock.advance(0)
+    assert [code for code, _ in crowd.results()[1:]] == [56] * 9
+    crowd.scene.fs.fault = None
+    assert (
+        bytes(crowd.scene.fs.read_bytes(crowd.scene.replicas.find(("t", 0)).log.segments[0].path)) == before
+    )
+
+
+def test_bad_batches_of_a_turn_fail_alone():
+    crowd = Crowd(6)
+    damaged = bytearray(crowd.scene.batch(b"a"))
+    damaged[-1] ^= 1
+    for number, producer in enumerate(crowd.producers):
+        if number == 3:
+            producer.send_batch(bytes(damaged))
+        elif number == 4:
+            producer.produce(b"a", producer_id=9, producer_epoch=0, base_sequence=0)
+        else:
+            producer.produce(b"a")
+    crowd.scene.clock.advance(0)
+    # Whatever needs the whole way comes after the common write.
+    assert crowd.results() == [(0, 12), (0, 13), (0, 14), (2, -1), (0, 16), (0, 15)]
+
+
+def test_a_second_request_of_a_connection_ends_the_turn_and_keeps_the_order():
+    crowd = Crowd(3)
+    for producer in crowd.producers:
+        producer.sent = 0
+        producer.produce(b"a")
+        producer.produce(b"b")
+        producer.produce(b"c", acks=-1)
+    crowd.scene.clock.advance(0)
+    assert [producer.transport.answers() for producer in crowd.producers] == [[1, 2, 3]] * 3
+
+
+def test_connections_that_close_or_finish_during_the_turn():
+    crowd = Crowd(5)
+    for producer in crowd.producers:
+        producer.produce(b"a")
+    assert [producer.connection.pending for producer in crowd.producers] == [0, 1, 1, 1, 1]
+    crowd.producers[2].connection.finish()
+    assert not crowd.producers[2].transport.closed
+    crowd.producers[3].transport.close()
+    crowd.producers[3].connection.connection_lost(None)
+    crowd.scene.clock.advance(0)
+    assert [len(producer.transport.written) > 0 for producer in crowd.producers] == [
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert crowd.producers[2].transport.closed
+    assert all(producer.connection.pending == 0 for producer in crowd.producers)
+
+
+def test_a_leader_that_changes_during_the_turn_appends_nothing():
+    crowd = Crowd(4, replicas=(1, 2))
+    log = crowd.scene.replicas.find(("t", 0)).log
+    crowd.producers[0].produce(b"a")
+    end = log.log_end_offset
+    for producer in crowd.producers[1:]:
+        producer.produce(b"a")
+    crowd.scene.change_partition("t", 0, leader=2, leader_epoch=3)
+    crowd.scene.clock.advance(0)
+    assert [code for code, _ in crowd.results()] == [0, 6, 6, 6]
+    assert log.log_end_offset == end
+
+
+def test_a_run_larger_than_a_segment_is_appended_request_by_request():
+    crowd = Crowd(8, configs={"internal.segment.bytes": "1024"})
+    for producer in crowd.producers:
+        producer.produce(b"v" * 300)
+    crowd.scene.clock.advance(0)
+    assert [code for code, _ in crowd.results()] == [0] * 8
+    log = crowd.scene.replicas.find(("t", 0)).log
+    assert log.log_end_offset == 24
+    assert all(segment.size <= 1024 for segment in log.segments)

@@ -19,6 +19,7 @@ from ottla.wire.messages import ProduceResponse
 
 if TYPE_CHECKING:
     from ottla.broker.services import Broker
+    from ottla.replica.partition import Partition
     from ottla.wire.messages import ProduceRequest
 
 _FIRST_FLEXIBLE: Final = 9
@@ -38,11 +39,14 @@ _RESULT: Final = Struct(">ihqqq")
 _MARKS: Final = (0x1A2B3C4D, 0, 0x11223344556677, 0x22334455667788, 0x33445566778899)
 
 
+Append = tuple["Partition", memoryview, int]
+"""The partition, the records, and the correlation id of the request."""
+
+
 class RepeatedProduce:
     """What the requests of a producer to one topic have in common, and their responses."""
 
     __slots__ = (
-        "_acks",
         "_common",
         "_head_size",
         "_index_at",
@@ -52,6 +56,7 @@ class RepeatedProduce:
         "_response_size",
         "_response_tail",
         "_start",
+        "acks",
         "version",
     )
 
@@ -61,7 +66,7 @@ class RepeatedProduce:
         """`request_head` goes up to the partition; `response` is one whose result has the values of `_MARKS`."""
         self.version = version
         self._key = key
-        self._acks = acks
+        self.acks = acks
         self._start = request_head[:_CORRELATION_ID]
         self._common = request_head[_AFTER_CORRELATION_ID:]
         self._index_at = len(request_head)
@@ -72,8 +77,8 @@ class RepeatedProduce:
         self._response_size = len(response) - _INDEX.size
         self._pack = Struct(f">ii{len(self._response_head)}sihqqq{len(tail)}s").pack
 
-    def answer(self, broker: Broker, frame: memoryview) -> bytes | None:
-        """Append the records and return the response. None: nothing has happened, and the whole request is needed."""
+    def read(self, broker: Broker, frame: memoryview) -> Append | None:
+        """What a request appends, if it can be answered at once. None: the whole request has to be decoded."""
         size = len(frame)
         if not self._head_size + HEADER_SIZE <= size <= _MAX_BYTES:
             return None
@@ -103,19 +108,32 @@ class RepeatedProduce:
         index = _INDEX.unpack_from(head, at)[0]
         try:
             partition = broker.replicas.find((self._key, index))
-            if partition.topic in INTERNAL_TOPICS or not partition.acknowledges_at_once(self._acks):
-                return None
-            result = partition.append(records, self._acks, broker.clock.now_ms(), self.version)
+        except ApiException:
+            return None
+        if partition.topic in INTERNAL_TOPICS or not partition.acknowledges_at_once(self.acks):
+            return None
+        return partition, records, _ID.unpack_from(head, _CORRELATION_ID)[0]
+
+    def answer(self, broker: Broker, frame: memoryview) -> bytes | None:
+        """Append the records and return the response. None: nothing has happened, and the whole request is needed."""
+        found = self.read(broker, frame)
+        if found is None:
+            return None
+        partition, records, correlation_id = found
+        try:
+            result = partition.append(records, self.acks, broker.clock.now_ms(), self.version)
         except ApiException:
             # Nothing was appended. The answer with the error is made, and counted, by the handler.
             return None
-        if not isinstance(result, AppendInfo):
-            return None
+        return self.response(partition, correlation_id, result) if isinstance(result, AppendInfo) else None
+
+    def response(self, partition: Partition, correlation_id: int, result: AppendInfo) -> bytes:
+        """The response to a request whose records were appended."""
         return self._pack(
             self._response_size,
-            _ID.unpack_from(head, _CORRELATION_ID)[0],
+            correlation_id,
             self._response_head,
-            index,
+            partition.index,
             0,
             result.first_offset,
             result.log_append_time,
