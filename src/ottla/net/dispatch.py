@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, cast
 from ottla.api.audit import note_change
 from ottla.api.authorization import check
 from ottla.api.base import BY_HANDLER, NO_RESPONSE, PARKED, UNEXPECTED, UNSTABLE_VERSIONS, AnyApi
-from ottla.api.data.produce_repeated import repeated_produce
 from ottla.api.forwarding.request_forwarding import forward_request
 from ottla.api.node_requests import check_sender
 from ottla.counters import NodeCounters, RequestCounters
@@ -155,6 +154,9 @@ class Dispatcher:
         connection.produces_until_learning -= 1
         if not connection.produces_until_learning:
             connection.produces_until_learning = _LEARN_EACH
+            # Not needed for the first answer, and loaded with the API itself.
+            from ottla.api.data.produce_repeated import repeated_produce
+
             connection.repeated_produce = repeated_produce(version, frame, cast("ProduceRequest", message))
 
     def _look_up(self, connection: Connection, key: int, version: int) -> _Served | None:
