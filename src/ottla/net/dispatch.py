@@ -154,7 +154,7 @@ class Dispatcher:
         connection.produces_until_learning -= 1
         if not connection.produces_until_learning:
             connection.produces_until_learning = _LEARN_EACH
-            # Not needed for the first answer, and loaded with the API itself.
+            # The first answer of a node does not need it.
             from ottla.api.data.produce_repeated import repeated_produce
 
             connection.repeated_produce = repeated_produce(version, frame, cast("ProduceRequest", message))
