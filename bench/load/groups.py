@@ -8,13 +8,19 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from bench.load import Load
 
 _DEADLINE_S = 120.0
 _HEARTBEAT_S = 5.0
 """The longest time between two heartbeats of a member, with the defaults of both protocols."""
+
+_NOT_YET = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 
 
 def _member(load: Load, group: str) -> Consumer:
@@ -99,9 +105,22 @@ def commits(load: Load) -> dict[str, float]:
         def commit() -> None:
             consumer.commit(offsets=[TopicPartition(load.topic, 0, next(offsets))], asynchronous=False)
 
+        _until_coordinated(commit)
         return commit
 
     return {"commits/s": _rate(load, client)}
+
+
+def _until_coordinated(commit: Callable[[], None]) -> None:
+    """Commit once. On a new broker, the partition of the group's coordinator may just be getting its leader."""
+    end = time.perf_counter() + _DEADLINE_S
+    while True:
+        try:
+            return commit()
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_YET or time.perf_counter() > end:
+                raise
+        time.sleep(0.05)
 
 
 def transactions(load: Load) -> dict[str, float]:
