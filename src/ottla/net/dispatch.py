@@ -60,7 +60,7 @@ class Dispatcher:
         self._apis = apis
         self._gate = gate
         """Holds back requests of gated APIs while the disk cannot keep up."""
-        self._turn = ProduceTurn(cast("Broker", node), self._dispatch_whole)
+        self._turn = ProduceTurn(cast("Broker", node), self._dispatch_admitted)
         self._served: dict[tuple[int, int], _Served] = {}
         """The APIs that were asked for so far, by key and version."""
 
@@ -82,8 +82,18 @@ class Dispatcher:
                 return
         self._dispatch_whole(connection, frame, now, began)
 
+    def _dispatch_admitted(self, connection: Connection, frame: memoryview, now: float) -> None:
+        """Take a request that has passed the gate: it is no longer in its connection's buffer."""
+        self._dispatch_whole(connection, frame, now, None, admitted=True)
+
     def _dispatch_whole(
-        self, connection: Connection, frame: memoryview, now: float, began: float | None = None
+        self,
+        connection: Connection,
+        frame: memoryview,
+        now: float,
+        began: float | None,
+        *,
+        admitted: bool = False,
     ) -> None:
         try:
             key, version, correlation_id, client_id, offset = read_request_start(frame)
@@ -93,7 +103,7 @@ class Dispatcher:
                     self._answer_unknown_version(connection, correlation_id, now)
                 return
             api, asked, gate, counters = served
-            if gate is not None and not gate.admits(len(frame)):
+            if gate is not None and not admitted and not gate.admits(len(frame)):
                 connection.hold(gate)
                 return
             # As in Kafka, trailing bytes are ignored: librdkafka sends three when it asks for all topics.

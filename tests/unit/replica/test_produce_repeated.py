@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.api.data import produce
+from ottla.log.write_gate import WriteGate
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.connection import ClientInfo, Connection
 from ottla.net.dispatch import Dispatcher
@@ -32,9 +33,10 @@ class Producer:
             self.scene.ready_at_once = True
             self.scene.clock.advance(1)
             self.scene.broker.quotas = ClientQuotas()
-            self.dispatcher = Dispatcher(self.scene.broker, {ApiKey.PRODUCE: produce.API})
+            self.gate = WriteGate(self.scene.clock, None)
+            self.dispatcher = Dispatcher(self.scene.broker, {ApiKey.PRODUCE: produce.API}, self.gate)
         else:
-            self.scene, self.dispatcher = beside.scene, beside.dispatcher
+            self.scene, self.dispatcher, self.gate = beside.scene, beside.dispatcher, beside.gate
         self.transport = Transport()
         self.connection = Connection(
             self.dispatcher,
@@ -394,3 +396,20 @@ def test_a_run_larger_than_a_segment_is_appended_request_by_request():
     log = crowd.scene.replicas.find(("t", 0)).log
     assert log.log_end_offset == 24
     assert all(segment.size <= 1024 for segment in log.segments)
+
+
+def test_a_gate_that_closes_during_the_turn_loses_no_request():
+    crowd = Crowd(3)
+    damaged = bytearray(crowd.scene.batch(b"a"))
+    damaged[-1] ^= 1
+    crowd.producers[0].produce(b"a")
+    crowd.producers[1].send_batch(bytes(damaged))
+    crowd.producers[2].produce(b"a")
+    crowd.producers[0].gate.hold()
+    crowd.scene.clock.advance(0)
+    assert [code for code, _ in crowd.results()] == [0, 2, 0]
+    crowd.producers[0].produce(b"b")
+    assert len(crowd.producers[0].transport.answers()) == 1
+    crowd.producers[0].gate.release()
+    crowd.scene.clock.advance(0)
+    assert len(crowd.producers[0].transport.answers()) == 2
