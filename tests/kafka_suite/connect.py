@@ -95,7 +95,7 @@ def main() -> None:
     jvm = TestJvm(
         compiled_for_connect(options.out / "classes"), None if options.all else LISTED, options.method
     )
-    classes = run.by_outer_class(name for name in CLASSES if re.search(options.only, name))
+    classes = run.by_outer_class(name for name in CLASSES if re.search(options.only, name, re.IGNORECASE))
     outcomes = run.run_all(classes, jvm, reports, run.Limits(options.class_limit, 3600))
     sys.stdout.write(summary(outcomes))
     sys.exit(any(outcome.state == "failed" for outcome in outcomes) or not outcomes)

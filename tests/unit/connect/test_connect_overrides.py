@@ -70,3 +70,10 @@ def test_batches_compression_and_fetches_are_tuned_by_kafkas_keys():
     for key, value in (("batch.size", "-1"), ("batch.size", "x"), ("compression.type", "rar")):
         with pytest.raises(ConfigInvalid, match=f"Invalid value {value} for configuration {key}"):
             client_tuning(worker, {f"producer.override.{key}": value}, "source")
+
+
+def test_keys_that_mirrormaker_gives_its_workers_are_taken():
+    policy = {"replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"}
+    assert worker_config(policy).originals["replication.policy.class"] == policy["replication.policy.class"]
+    with pytest.raises(ConfigInvalid, match=r"no key 'replication\.policies'"):
+        worker_config({"replication.policies": "x"})

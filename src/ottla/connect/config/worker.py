@@ -29,6 +29,8 @@ _PREFIXES: Final = (
     *("producer.", "consumer.", "admin.", "ottla.spark.conf.", "config.providers."),
     *("key.converter.", "value.converter.", "header.converter.", "listeners.https."),
     *("offset.storage.", "config.storage.", "status.storage."),
+    # MirrorMaker 2 gives them to its workers, too. Each connector has its own.
+    *("replication.policy.", "forwarding.admin."),
 )
 _STANDALONE_TOO: Final = (
     *("client.id", "exactly.once.source.support", "security.protocol", "request.timeout.ms"),
