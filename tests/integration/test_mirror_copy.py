@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,9 +24,12 @@ from integration.mirror_world import (
     records,
     transactions,
 )
+from ottla.mirror import lanes
 from ottla.mirror.config import mirror_config
+from ottla.mirror.flow import Flow
 from ottla.mirror.formats import Heartbeat
 from ottla.mirror.mirror import Mirror
+from ottla.mirror.runners import ThreadRunner
 from ottla.pipeline.writer import Place
 
 
@@ -48,6 +52,44 @@ def test_records_of_all_codecs_arrive_with_equal_offsets(world):
     produce(source, "orders", 50, start=9000)
     copy_once(keys(source, target))
     assert records(source, "orders") == records(target, "A.orders"), "a second run goes on, without a marker"
+
+
+def test_a_mirror_in_one_process_has_no_more_lanes_than_pay(world):
+    source, target = world
+    make_topic(source, "orders", 3)
+    produce(source, "orders", 30)
+    config = mirror_config(keys(source, target, tasks__max="3")).flow("A", "B")
+    runner = ThreadRunner(most_lanes=2)
+    flow = Flow(config, runner)
+    try:
+        flow.prepare()
+        flow.cycle(threading.Event(), flow.ends())
+        assert {state.lane for state in flow.partitions.values()} == {0, 1}
+    finally:
+        flow.close()
+        runner.close()
+    assert assert_same_records(source, "orders", target, "A.orders") == 30
+    assert ThreadRunner().most_lanes >= 1
+
+
+def test_small_reads_of_a_following_mirror_are_paced_and_those_of_a_copy_are_not(world, monkeypatch):
+    source, target = world
+    make_topic(source, "orders")
+    produce(source, "orders", 30)
+    pauses: list[float] = []
+    watched = SimpleNamespace(monotonic=time.monotonic, sleep=pauses.append)
+    monkeypatch.setattr(lanes, "time", watched)
+    copy_once(keys(source, target))
+    assert pauses == []
+    produce(source, "orders", 30, start=100)
+    work = Mirror(mirror_config(keys(source, target)))
+    work.start()
+    deadline = time.monotonic() + 120
+    while not pauses:
+        assert time.monotonic() < deadline and not work.failures
+        threading.Event().wait(0.02)
+    work.stop()
+    assert assert_same_records(source, "orders", target, "A.orders") == 60
 
 
 def test_aborted_transactions_stay_behind_and_groups_point_to_the_same_record(world):

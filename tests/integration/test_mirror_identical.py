@@ -73,7 +73,7 @@ def test_every_record_keeps_its_offset(world, tmp_path):
     copy_once(given)
 
     # A driver that is lost in the middle costs no offset: nobody has to be fenced by a marker.
-    flow = Flow(mirror_config(given).flow("A", "B"), ThreadRunner())
+    flow = Flow(mirror_config(given).flow("A", "B"), ThreadRunner(most_lanes=2))
     flow.prepare()
     produce(source, "orders", 60, start=5000)
     flow.cycle(threading.Event(), flow.ends())

@@ -176,7 +176,8 @@ class Flow:
         return self._limits[place.topic].keeps_offsets
 
     def _count_lanes(self) -> int:
-        return max(1, self.config.number("tasks.max"))
+        wanted = max(1, self.config.number("tasks.max"))
+        return min(wanted, self._runner.most_lanes or wanted)
 
     def _deal(self, new: Mapping[Place, MirroredTopic]) -> None:
         """A place for each partition: where the ledger says, else the beginning; the largest go first, evenly."""

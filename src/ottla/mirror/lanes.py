@@ -39,6 +39,9 @@ _logger = logging.getLogger(__name__)
 _POLL_MS: Final = 250
 """How long a lane may take to notice that it shall end."""
 _RETRY_S: Final = 60.0
+_PACE_S: Final = 0.01
+"""The least time between two reads while little comes: a read and a write for each batch of a trickle cost CPU."""
+_LITTLE_BYTES: Final = 128 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +164,14 @@ class Lane:
         deadline = time.monotonic() + self._share.cycle_ms / 1000
         with ThreadPoolExecutor(1, "mirror-fetch") as pool:
 
-            def next_read() -> Future[list[FetchedBatches]] | None:
+            def next_read(pause_s: float) -> Future[list[FetchedBatches]] | None:
                 left_ms = int((deadline - time.monotonic()) * 1000)
                 positions = self._positions()
                 if not positions or left_ms <= 0 or ended():
                     return None
-                wait_ms = min(_POLL_MS, left_ms)
-                return pool.submit(self._fetcher.poll, positions, wait_ms, self._share.until)
+                return pool.submit(self._read, positions, pause_s, min(_POLL_MS, left_ms))
 
-            reading = next_read()
+            reading = next_read(0.0)
             while reading is not None:
                 try:
                     found = reading.result()
@@ -180,13 +182,22 @@ class Lane:
                 found = [one for one in found if self._part(one).stopped is None and self._goes_on(one)]
                 for one in found:
                     self._part(one).read_to = one.next_offset
-                reading = next_read()
+                reading = next_read(_PACE_S if self._is_little(found) else 0.0)
                 for one in found:
                     self._write(one)
                 self._writer.flush()
                 for one in found:
                     self._part(one).done = one.next_offset
         return [self._report(part) for part in self._parts.values()]
+
+    def _read(self, positions: Mapping[Place, int], pause_s: float, wait_ms: int) -> list[FetchedBatches]:
+        if pause_s:
+            time.sleep(pause_s)
+        return self._fetcher.poll(positions, wait_ms, self._share.until)
+
+    def _is_little(self, found: list[FetchedBatches]) -> bool:
+        """Whether a read brought some records, but so few that more come before the next one is worth its cost."""
+        return self._share.until is None and 0 < sum(len(one.data) for one in found) < _LITTLE_BYTES
 
     def _positions(self) -> dict[Place, int]:
         until = self._share.until

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +18,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+_logger = logging.getLogger(__name__)
+
 _REPORT: Final = "outcome binary"
 _RETRIED: Final = "Spark started a lane a second time within one cycle"
 
 
 class Runner(Protocol):
     """Runs one cycle of lanes."""
+
+    most_lanes: int | None
+    """How many lanes are worth it; None if `tasks.max` alone decides."""
 
     def run(self, shares: Sequence[Share], ended: threading.Event) -> list[LaneOutcome]:
         """All outcomes, also of lanes that failed."""
@@ -30,10 +37,19 @@ class Runner(Protocol):
         """Closes connections."""
 
 
-class ThreadRunner:
-    """Lanes as threads, with connections that stay open between cycles."""
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-    def __init__(self) -> None:
+
+class ThreadRunner:
+    """Lanes as threads, with connections that stay open between cycles.
+
+    One lane reads and writes at the same time and takes all its partitions in one request. Threads share an
+    interpreter: with more lanes than cores the same records cost more requests and more CPU.
+    """
+
+    def __init__(self, most_lanes: int | None = None) -> None:
+        self.most_lanes = most_lanes or max(1, _cores() - 1)
         self._open: dict[tuple[int, str, str], tuple[Cluster, Cluster]] = {}
 
     def run(self, shares: Sequence[Share], ended: threading.Event) -> list[LaneOutcome]:
@@ -69,6 +85,10 @@ class SparkRunner:
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
+        context = session.sparkContext
+        # The cores of a cluster come and go; those of this machine do not.
+        self.most_lanes = context.defaultParallelism if context.master.startswith("local") else None
+        self._said_waiting = False
 
     def run(self, shares: Sequence[Share], ended: threading.Event) -> list[LaneOutcome]:
         """All outcomes; if the job is lost, every lane of it has failed."""
@@ -91,12 +111,19 @@ class SparkRunner:
                 LaneOutcome(share.lane, (), f"the Spark job was lost: {said}", ErrorCode.UNKNOWN_SERVER_ERROR)
                 for share in shares
             ]
+        self._say_waiting(count)
         reported = {one.lane for one in found}
         return found + [
             LaneOutcome(share.lane, (), "the Spark task gave no report", ErrorCode.UNKNOWN_SERVER_ERROR)
             for share in shares
             if share.lane not in reported
         ]
+
+    def _say_waiting(self, count: int) -> None:
+        cores = self._session.sparkContext.defaultParallelism
+        if count > cores and not self._said_waiting:
+            self._said_waiting = True
+            _logger.warning("Spark has %d cores for %d lanes: they take turns, lower tasks.max", cores, count)
 
     def close(self) -> None:
         """Nothing: the session belongs to its maker."""
