@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import signal
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 
@@ -114,7 +116,10 @@ class Trickle(threading.Thread):
                 transactions(self.bootstrap, "paid", 2, size=10)
 
 
-def test_gigabytes_while_everything_is_killed(start_ottla_broker, tmp_path: Path) -> None:
+def test_gigabytes_while_everything_is_killed(
+    start_ottla_broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTTLA_PROGRESS_INTERVAL_S", "1")
     source, target = start_ottla_broker("source"), start_ottla_broker("target")
     make_topic(source.bootstrap, "orders", _PARTITIONS)
     make_topic(source.bootstrap, "paid")
@@ -140,20 +145,23 @@ def test_gigabytes_while_everything_is_killed(start_ottla_broker, tmp_path: Path
         )
         spread: set[int] = set()
         try:
+            copied = 0
             for number in range(KILLS):
-                _wait_for(target.bootstrap, on_spark, count * (number + 1) // (KILLS + 1))
+                # Always further than at the last strike: the driver that is struck is one that copies.
+                wanted = copied + (count - copied) // (KILLS - number + 1)
+                copied = _wait_for(target.bootstrap, on_spark, wanted)
                 spread |= {pid for pid in cluster.executor_pids() if any(map(children_of, children_of(pid)))}
                 what = next(strikes)
                 if what == "Python worker":
-                    done[what] += any(kill(pid) for pid in python_workers(cluster)[:1])
+                    done[what] += _kill_first(lambda: python_workers(cluster))
                 elif what == "executor":
-                    done[what] += any(kill(pid) for pid in cluster.executor_pids()[:1])
+                    done[what] += _kill_first(cluster.executor_pids)
                 elif what == "driver":
                     on_spark.kill()
                     on_spark.start()
                     done[what] += 1
                 elif what == "paused driver":
-                    _pause(on_spark, command, tmp_path)
+                    _pause(on_spark, command, target.bootstrap, tmp_path)
                     on_spark.start()
                     done[what] += 1
                 else:
@@ -171,38 +179,58 @@ def test_gigabytes_while_everything_is_killed(start_ottla_broker, tmp_path: Path
     taken = time.monotonic() - began
     print(f"{GB} GB, {count:,} records, killed {dict(done)}, {taken:.0f} s", flush=True)
     assert len(spread) > 1, "lanes ran on both workers"
+    assert done.total() == KILLS, "each strike hit a process"
     for topic in ("orders", "paid"):
         assert digests(source.bootstrap, topic) == digests(target.bootstrap, f"A.{topic}"), topic
     found = digests(source.bootstrap, "orders")
     assert sum(number for number, _ in found.values()) == count // len(CODECS) * len(CODECS)
 
 
-def _pause(job: Job, command: list[str], folder: Path) -> None:
-    """The driver sleeps, another one takes over, and the sleeper is refused when it wakes up."""
+def _kill_first(find: Callable[[], list[int]]) -> bool:
+    """Kills the first process of some; right after another strike there may be none yet."""
+    deadline = time.monotonic() + _QUIET_S
+    while time.monotonic() < deadline:
+        if any(kill(pid) for pid in find()[:1]):
+            return True
+        threading.Event().wait(0.05)
+    return False
+
+
+def _pause(job: Job, command: list[str], bootstrap: str, folder: Path) -> None:
+    """The driver sleeps, another one takes over and is killed, and the sleeper is refused when it wakes up."""
     job.signal(signal.SIGSTOP)
-    other = Job([*command, "--once", "--master", "none"], folder / "other.log").start()
-    assert other.wait(900) == 0, other.output()[-4000:]
+    # Its lanes on Spark may still write; the other driver shuts them out before it copies.
+    other = Job([*command, "--master", "none"], folder / f"other-{job.starts}.log").start()
+    try:
+        _wait_for(bootstrap, other, 0, says=r"A->B  [1-9][0-9,]* records")
+    finally:
+        other.kill()
     job.signal(signal.SIGCONT)
     assert job.wait(600) == 1, job.output()[-4000:]
     assert "another process took" in job.output()
     job.kill()
 
 
-def _wait_for(bootstrap: str, job: Job, wanted: int) -> None:
-    """Waits until the copy holds so many offsets."""
+def _held(bootstrap: str) -> int:
+    """How many offsets the copy has; -1 while its broker does not answer."""
     cluster = connect(bootstrap)
     places = dict.fromkeys((Place("A.orders", number) for number in range(_PARTITIONS)), LATEST)
-    held, deadline = -1, time.monotonic() + _QUIET_S
     try:
-        while held < wanted:
-            assert job.poll() is None, f"the mirror ended by itself:\n{job.output()[-4000:]}"
-            assert time.monotonic() < deadline, f"{held} of {wanted}:\n{job.output()[-4000:]}"
-            try:
-                now = sum(list_offsets(cluster, places, isolation=READ_UNCOMMITTED).values())
-            except ApiException:
-                now = held
-            if now > held:
-                held, deadline = now, time.monotonic() + _QUIET_S
-            threading.Event().wait(0.05)
+        return sum(list_offsets(cluster, places, isolation=READ_UNCOMMITTED).values())
+    except ApiException:
+        return -1
     finally:
         cluster.close()
+
+
+def _wait_for(bootstrap: str, job: Job, wanted: int, *, says: str = "") -> int:
+    """Waits until the copy holds so many offsets, and the job says something; how many it holds then."""
+    most, deadline = -1, time.monotonic() + _QUIET_S
+    while most < wanted or not re.search(says, job.output()):
+        assert job.poll() is None, f"the mirror ended by itself:\n{job.output()[-4000:]}"
+        assert time.monotonic() < deadline, f"{most} of {wanted}:\n{job.output()[-4000:]}"
+        now = _held(bootstrap)
+        if now > most:
+            most, deadline = now, time.monotonic() + _QUIET_S
+        threading.Event().wait(0.05)
+    return most
