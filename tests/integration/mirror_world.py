@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO
 
 from confluent_kafka import Producer
 
 from ottla.admin.cluster import Cluster
+from ottla.admin.errors import raise_for
 from ottla.admin.groups import Committed, alter_offsets, committed_offsets
 from ottla.admin.settings import ClusterSettings
 from ottla.admin.topics import NewTopic, create_topics
 from ottla.client.cluster_settings import writer_settings
+from ottla.errors import ApiException
 from ottla.mirror.config import MirrorConfig, mirror_config
 from ottla.mirror.mirror import Mirror
 from ottla.pipeline.fetching import (
@@ -34,6 +37,7 @@ from ottla.records.record import Record
 
 BEGAN_MS = time.time_ns() // 1_000_000 - 3_600_000
 """Times of records: not so old that retention deletes them while a test runs."""
+_PATIENCE_S = 120.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -170,15 +174,20 @@ def assert_same_records(source: str, topic: str, target: str, remote: str) -> in
 def commit(bootstrap: str, group: str, offsets: Mapping[Place, int]) -> None:
     cluster = connect(bootstrap)
     new = {(place.topic, place.partition): Committed(offset, None, "m") for place, offset in offsets.items()}
-    codes = cluster.retrying(lambda: alter_offsets(cluster, group, new))
-    assert not any(codes.values()), codes
+
+    def altered() -> None:
+        for code in alter_offsets(cluster, group, new).values():
+            raise_for(code, None, f"positions of {group}")
+
+    cluster.retrying(altered, _PATIENCE_S)
     cluster.close()
 
 
 def committed(bootstrap: str, group: str) -> dict[Place, int]:
     cluster = connect(bootstrap)
     try:
-        return {Place(*place): one.offset for place, one in committed_offsets(cluster, group).items()}
+        found = cluster.retrying(lambda: committed_offsets(cluster, group), _PATIENCE_S)
+        return {Place(*place): one.offset for place, one in found.items()}
     finally:
         cluster.close()
 
@@ -195,3 +204,37 @@ def mirror_process(file: Path, log: IO[bytes], *arguments: str) -> subprocess.Po
         stdout=log,
         stderr=log,
     )
+
+
+def make_as(bootstrap: str, topic: NewTopic) -> None:
+    """A topic with settings or replicas of its own."""
+    cluster = connect(bootstrap)
+    (result,) = create_topics(cluster, [topic]).topics
+    assert not result.error_code, result.error_message
+    cluster.retrying(lambda: cluster.leaders(topic.name))
+    cluster.close()
+
+
+def leader_of(bootstrap: str, topic: str, partition: int = 0) -> int:
+    cluster = connect(bootstrap)
+    try:
+        return cluster.retrying(lambda: cluster.leaders(topic))[partition]
+    finally:
+        cluster.close()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.05)
+
+
+def held(bootstrap: str, *places: Place) -> int:
+    cluster = connect(bootstrap)
+    try:
+        return sum(list_offsets(cluster, dict.fromkeys(places, LATEST), isolation=READ_COMMITTED).values())
+    except ApiException:
+        return -1
+    finally:
+        cluster.close()

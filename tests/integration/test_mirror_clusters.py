@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,19 +11,20 @@ from integration.mirror_world import (
     assert_same_records,
     commit,
     committed,
-    connect,
     copy_once,
+    held,
     keys,
+    leader_of,
+    make_as,
     next_record,
     produce,
     records,
     transactions,
+    wait_for,
 )
-from ottla.admin.topics import NewTopic, create_topics
-from ottla.errors import ApiException
+from ottla.admin.topics import NewTopic
 from ottla.mirror.config import mirror_config
 from ottla.mirror.mirror import Mirror
-from ottla.pipeline.fetching import LATEST, READ_COMMITTED, list_offsets
 from ottla.pipeline.writer import Place
 from ottla.testing.cluster import Cluster
 
@@ -47,42 +46,9 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster
         yield source, target
 
 
-def make(bootstrap: str, topic: NewTopic) -> None:
-    cluster = connect(bootstrap)
-    (result,) = create_topics(cluster, [topic]).topics
-    assert not result.error_code, result.error_message
-    cluster.retrying(lambda: cluster.leaders(topic.name))
-    cluster.close()
-
-
-def leader_of(bootstrap: str, topic: str, partition: int = 0) -> int:
-    cluster = connect(bootstrap)
-    try:
-        return cluster.retrying(lambda: cluster.leaders(topic))[partition]
-    finally:
-        cluster.close()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.05)
-
-
-def held(bootstrap: str, *places: Place) -> int:
-    cluster = connect(bootstrap)
-    try:
-        return sum(list_offsets(cluster, dict.fromkeys(places, LATEST), isolation=READ_COMMITTED).values())
-    except ApiException:
-        return -1
-    finally:
-        cluster.close()
-
-
 def test_a_leader_is_lost_at_each_side_while_a_mirror_runs(clusters: tuple[Cluster, Cluster]) -> None:
     source, target = clusters
-    make(source.bootstrap, NewTopic("orders", 2, 3))
+    make_as(source.bootstrap, NewTopic("orders", 2, 3))
     given = keys(source.bootstrap, target.bootstrap, tasks__max="2", topics="orders", **_THREE)
     places = [Place("A.orders", number) for number in range(2)]
     work = Mirror(mirror_config(given))
@@ -120,7 +86,7 @@ def test_an_unclean_election_at_the_source_stops_that_partition_only(
     source, target = clusters
     name = f"loose-{longer}".lower()
     allowed = {"unclean.leader.election.enable": "true"}
-    make(
+    make_as(
         source.bootstrap,
         NewTopic(name, -1, -1, replica_assignments={0: [1, 2], 1: [3, 1]}, topic_configs=allowed),
     )

@@ -50,7 +50,7 @@ GB = float(os.environ.get("OTTLA_MIRROR_GB", "0.2"))
 KILLS = int(os.environ.get("OTTLA_MIRROR_KILLS", "6"))
 _VALUE = 10_000
 _PARTITIONS = 4
-_QUIET_S = 300.0
+_QUIET_S = 900.0
 
 
 def fill(bootstrap: str, count: int) -> None:

@@ -27,8 +27,9 @@ _RETRIED: Final = "Spark started a lane a second time within one cycle"
 class Runner(Protocol):
     """Runs one cycle of lanes."""
 
-    most_lanes: int | None
-    """How many lanes are worth it; None if `tasks.max` alone decides."""
+    @property
+    def most_lanes(self) -> int | None:
+        """How many lanes are worth it; None if `tasks.max` alone decides."""
 
     def run(self, shares: Sequence[Share], ended: threading.Event) -> list[LaneOutcome]:
         """All outcomes, also of lanes that failed."""
@@ -87,7 +88,8 @@ class SparkRunner:
         self._session = session
         context = session.sparkContext
         # The cores of a cluster come and go; those of this machine do not.
-        self.most_lanes = context.defaultParallelism if context.master.startswith("local") else None
+        local = context.master.startswith("local")
+        self.most_lanes: int | None = context.defaultParallelism if local else None
         self._said_waiting = False
 
     def run(self, shares: Sequence[Share], ended: threading.Event) -> list[LaneOutcome]:
