@@ -1,4 +1,4 @@
-"""Pictures of every page of the console, in both themes at 1280 and 390 pixels, on a broker with some data.
+"""Pictures of every page and dialog of the console, in both themes at 1280 and 390 pixels, on a broker with some data.
 
 Writes PNG files and a page that shows them side by side into build/pictures. A person looks at them before a release.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -20,12 +21,13 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 from ottla.connect.config.worker import worker_config
 from ottla.connect.worker import Worker
 from ottla.streams import StreamsApp, StreamsBuilder, StreamsSettings
 from ottla.streams.status import write_status
+from ottla.testing.ports import free_ports
 from ottla.testing.process import BrokerProcess
 from ottla.testing.registry import RegistryProcess
 
@@ -39,6 +41,8 @@ FLAGS = [
     "--no-first-run",
 ]
 WATCHED_S = 25
+WEEK_S = 7 * 86_400
+SCRAPED_EACH_S = 300
 PAGES = (
     "/", "/topics", "/topics/new", "/t/orders", "/t/orders/live", "/t/orders/partitions", "/t/orders/groups",
     "/t/orders/settings", "/t/orders/log", "/t/orders?q=A-17&at=oldest", "/t/orders/change", "/t/orders/produce",
@@ -171,6 +175,62 @@ def writing(producer: Producer) -> Iterator[None]:
         writer.join()
 
 
+@contextmanager
+def prometheus(folder: Path) -> Iterator[list[str]]:
+    """The option of a Prometheus that has seen a week, so that its charts are drawn; nothing without Prometheus."""
+    server, tool = shutil.which("prometheus"), shutil.which("promtool")
+    if server is None or tool is None:
+        yield []
+        return
+    folder.mkdir()
+    text, count = ["# TYPE kafka_server_brokertopicmetrics_messagesin counter"], 0.0
+    now_s = int(time.time())
+    moments = range(now_s - WEEK_S, now_s, SCRAPED_EACH_S)
+    for moment_s in moments:
+        by_day = 1 + math.sin((moment_s % 86400) / 86400 * 2 * math.pi)
+        count += SCRAPED_EACH_S * (40 + 160 * by_day * (0.4 if moment_s // 86400 % 7 in (2, 3) else 1))
+        text.append(f'kafka_server_brokertopicmetrics_messagesin_total{{topic="orders"}} {count} {moment_s}')
+    text.append("# TYPE kafka_consumergroup_lag gauge")
+    for number, moment_s in enumerate(moments):
+        behind = 2_000 + 1_800 * math.sin(number / 90) + 900 * (number % 96 > 80)
+        text.append(f'kafka_consumergroup_lag{{consumergroup="nightly-report"}} {behind:.0f} {moment_s}')
+    (folder / "week.txt").write_text("\n".join([*text, "# EOF", ""]))
+    words = [
+        tool,
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        str(folder / "week.txt"),
+        str(folder / "tsdb"),
+    ]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    (folder / "prometheus.yml").write_text("{}")
+    (port,) = free_ports(1)
+    words = [server, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'tsdb'}"]
+    words += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
+    process = subprocess.Popen(words)
+    try:
+        yield ["--prometheus", f"http://127.0.0.1:{port}"]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def open_dialogs(page: Page, width: int) -> Iterator[str]:
+    """Open one dialog after the other; the name of each."""
+    page.keyboard.press("?")
+    yield "help"
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("ord")
+    page.wait_for_selector("#palette li")
+    yield "palette"
+    page.keyboard.press("Escape")
+    if width < 720:
+        page.locator(".bar").get_by_role("button", name="More").click()
+        yield "more"
+
+
 def shoot(url: str, browser_path: str) -> list[tuple[str, str]]:
     """One picture per page, theme and width; (caption, file) of each."""
     taken = []
@@ -185,6 +245,11 @@ def shoot(url: str, browser_path: str) -> list[tuple[str, str]]:
                     name = f"{number:02}-{theme}-{width}.png"
                     page.screenshot(path=OUT / name, full_page=True)
                     taken.append((f"{path} {theme} {width}", name))
+                page.goto(f"{url}/topics")
+                for number, dialog in enumerate(open_dialogs(page, width), len(PAGES)):
+                    name = f"{number:02}-{theme}-{width}.png"
+                    page.screenshot(path=OUT / name)
+                    taken.append((f"{dialog} {theme} {width}", name))
                 context.close()
         browser.close()
     return taken
@@ -212,6 +277,7 @@ def main() -> None:
         BrokerProcess(Path(name) / "data") as broker,
         RegistryProcess(broker.bootstrap) as registry,
         connect_worker(broker.bootstrap) as worker,
+        prometheus(Path(name) / "prometheus") as of_prometheus,
     ):
         folder = Path(name)
         producer = seed(broker.bootstrap)
@@ -222,6 +288,7 @@ def main() -> None:
         words = [sys.executable, "-m", "ottla", "console", "--bootstrap-server", broker.bootstrap]
         words += ["--registry", registry.url, "--connect", f"http://127.0.0.1:{worker.port}"]
         words += ["--applications", str(folder / "applications"), "--data", str(broker.data)]
+        words += of_prometheus
         console = subprocess.Popen([*words, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
         try:
             assert console.stdout is not None

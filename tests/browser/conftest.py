@@ -86,15 +86,6 @@ def start_console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
     assert codes == [0] * len(codes), [each.log for each in started]
 
 
-@pytest.fixture(scope="session")
-def themes() -> tuple[str, ...]:
-    """The themes in which axe looks at every page: OTTLA_TEST_THEMES=light,dark names both.
-
-    Colours come from one table, whose pairs a unit test compares in both themes.
-    """
-    return tuple(os.environ.get("OTTLA_TEST_THEMES", "light").split(","))
-
-
 @pytest.fixture
 def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
     """Open pages in a context of their own. A script error or a refused resource fails the test."""

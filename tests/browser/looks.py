@@ -11,6 +11,15 @@ _RULES = {
     }
 }
 
+_OF_LOOKS = {
+    "runOnly": {
+        "type": "rule",
+        "values": ["color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size"],
+    }
+}
+"""The rules whose outcome depends on colours or on the width."""
+_NARROW = {"width": 390, "height": 844}
+
 _LAYOUT = """() => {
   const problems = [];
   const width = document.documentElement.clientWidth;
@@ -34,9 +43,22 @@ _LAYOUT = """() => {
 }"""
 
 
-def violations(page):
+def problems(page):
+    """What is wrong with a page, or with the dialog that is open, in both themes and two widths, as short lines.
+
+    The page must be in the light theme of the system, 1280 pixels wide, and without a security policy.
+    """
+    found = [*violations(page), *layout_problems(page)]
+    # Without motion: axe would see colours on their way from one theme to the other.
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    found += violations(page, _OF_LOOKS)
+    page.set_viewport_size(_NARROW)
+    return [*found, *violations(page, _OF_LOOKS), *layout_problems(page)]
+
+
+def violations(page, options=_RULES):
     """What axe finds, as short lines."""
-    found = Axe().run(page, options=_RULES).response["violations"]
+    found = Axe().run(page, options=options).response["violations"]
     return [
         f"{each['id']}: {node['html'][:160]} {node['failureSummary'][:200]}"
         for each in found

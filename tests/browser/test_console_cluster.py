@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from playwright.sync_api import expect
 
@@ -107,12 +107,21 @@ def test_a_broker_that_is_lost_greys_out_its_own_rows_only_and_the_quorum_elects
     lost = cluster.controller_id()
     leader = page.locator(".tile", has_text="Leader").locator(".value")
     expect(leader).to_have_text(str(lost), timeout=LONG)
+    cluster.create_topic("there", assignments=[[lost]])
+    produce(cluster, "there", ["x"] * 5)
+    reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "billing"})
+    reader.commit(offsets=[TopicPartition("there", 0, 1)], asynchronous=False)
+    reader.close()
     cluster.kill(lost)
     expect(leader).not_to_have_text(str(lost), timeout=LONG)
     page.goto(f"{console.url}/nodes")
     expect(row(page, lost)).to_have_class(re.compile("stale"), timeout=LONG)
     for other in {1, 2, 3} - {lost}:
         expect(row(page, other)).not_to_have_class(re.compile("stale"))
+
+    # A group that reads from the lost broker only is told why it stands.
+    page.goto(f"{console.url}/group?id=billing")
+    expect(page.locator(".findings")).to_contain_text("1 of its partitions has no leader: there-0.")
 
     # A move to the lost broker waits for it, and is shown meanwhile.
     cluster.create_topic("left", assignments=[[next(iter({1, 2, 3} - {lost}))]])

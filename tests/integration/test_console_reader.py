@@ -1,9 +1,10 @@
-"""The console's reader on a real broker: a search that is taken up again counts every offset once."""
+"""The console's reader on a real broker: searches that are taken up again, and requests that share a connection."""
 
 import asyncio
 
 from confluent_kafka import Producer
 
+from ottla.admin.partitions import LATEST
 from ottla.admin.settings import ClusterSettings
 from ottla.console.reader.fetch import Reader
 from ottla.console.reader.records import Found, forward
@@ -33,5 +34,28 @@ async def _pages(bootstrap: str, topic: str) -> list[Found]:
         while not pages[-1].complete:
             pages.append(await forward(reader, topic, pages[-1].following, _PAGE, needles=(b"A-17",)))
         return pages
+    finally:
+        await reader.close()
+
+
+def test_somebody_who_leaves_does_not_cut_off_those_who_wait_behind(
+    broker: BrokerProcess, topic: str
+) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(topic, "x", partition=0)
+    producer.flush()
+    assert asyncio.run(_behind_one_who_leaves(broker.bootstrap, topic)) == {0: 1}
+
+
+async def _behind_one_who_leaves(bootstrap: str, topic: str) -> dict[int, int]:
+    host, _, port = bootstrap.rpartition(":")
+    reader = Reader(ClusterSettings(((host, int(port)),)))
+    try:
+        await reader.offsets(topic, {0: LATEST})
+        leaving, waiting = (asyncio.create_task(reader.offsets(topic, {0: LATEST})) for _ in range(2))
+        # One turn of the loop: the first one has the connection they share, the second one waits for it.
+        await asyncio.sleep(0)
+        leaving.cancel()
+        return await waiting
     finally:
         await reader.close()

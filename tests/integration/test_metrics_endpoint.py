@@ -137,6 +137,20 @@ def test_the_cluster_the_groups_and_the_process_are_there(web: Web, traffic: str
     assert not [sample for sample in found if sample.startswith("kafka_log_log_size")]
 
 
+def test_connections_are_counted_by_client_library(web: Web) -> None:
+    admin = AdminClient({"bootstrap.servers": web.broker.bootstrap})
+    admin.list_topics(timeout=30)  # its connection is open, and has said what it is
+    # Topics of its own: another test's query would be answered from the text of the last second.
+    found = web.metrics("topics=of-no-other-test&partitions=false")
+    of_library = "kafka_server_socket_server_metrics_connections{"
+    counts = [
+        count
+        for sample, count in found.items()
+        if sample.startswith(of_library) and 'clientSoftwareName="confluent-kafka-python"' in sample
+    ]
+    assert sum(counts) >= 1
+
+
 @pytest.mark.parametrize("names", ["kafka", "reporter", "confluent"])
 def test_prometheus_reads_every_spelling(web: Web, traffic: str, names: str) -> None:
     promtool = shutil.which("promtool")

@@ -69,7 +69,7 @@ class Fields:
 
             try:
                 self._json[name] = json.loads(getattr(self._record, name)() or b"null")
-            except ValueError:
+            except (ValueError, RecursionError):
                 self._json[name] = None
         return self._json[name]
 

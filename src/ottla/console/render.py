@@ -96,6 +96,11 @@ def coded(text: str) -> Markup:
     )
 
 
+def dotted(name: str) -> Markup:
+    """The key of a setting, which may be broken behind its dots."""
+    return Markup(".<wbr>").join(name.split("."))
+
+
 def limit(value: str) -> str:
     """A number of a setting in words, where the largest one stands for no limit."""
     return "no limit" if value == str(2**63 - 1) else ""
@@ -121,6 +126,7 @@ def environment() -> Environment:
         visible=visible,
         coded=coded,
         limit=limit,
+        dotted=dotted,
         span=span,
     )
     env.globals.update(

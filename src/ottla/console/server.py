@@ -14,8 +14,6 @@ from ottla.console.app import application
 from ottla.console.settings import ConsoleSettings
 from ottla.parent_process import on_loop_when_parent_ends
 
-"""Set for a console whose standard input is held open by its parent: its end is the console's."""
-
 
 class Server(uvicorn.Server):
     """Ends its streams when it stops, so that no browser holds it up."""

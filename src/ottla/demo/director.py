@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
@@ -91,6 +92,8 @@ class Director:
         self._spark: Child | None = None
         self._console: Child | None = None
         self._connect: Child | None = None
+        self._connect_port = _free_port()
+        """Chosen before the worker starts, so that the console knows it."""
         self._generator: Generator | None = None
         self._results = Results()
 
@@ -160,6 +163,7 @@ class Director:
             return
         words = [sys.executable, "-m", "ottla", "console", "--bootstrap-server", self._address]
         words += ["--listen", self._plan.console, "--applications", str(self._state_dir)]
+        words += ["--connect", f"http://localhost:{self._connect_port}"]
         self._console = await Child.start(
             words, stderr=asyncio.subprocess.STDOUT, environment=STOP_WITH_STDIN
         )
@@ -222,7 +226,8 @@ class Director:
         folder = self._state_dir.resolve()
         shop = Shop(folder, seed=self._plan.seed)
         shop.create()
-        words = [sys.executable, "-m", "ottla", "connect", "run", *write_files(folder, self._address)]
+        files = write_files(folder, self._address, self._connect_port)
+        words = [sys.executable, "-m", "ottla", "connect", "run", *files]
         with (folder / "connect.log").open("wb") as log:
             self._connect = await Child.start(words, stderr=log, environment=STOP_WITH_STDIN)
         stopping = self._no_more_records
@@ -331,6 +336,13 @@ def program() -> str:
         return "ottla"
     near = os.path.relpath(called)
     return os.path.abspath(called) if near.startswith("..") else near
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        port: int = taken.getsockname()[1]
+        return port
 
 
 def _why_not_installed(output: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ _KEEP: Final = 10_000
 _UPDATE_EVERY: Final = 4
 
 _WORKER: Final = """bootstrap.servers={bootstrap}
-listeners=http://localhost:0
+listeners=http://localhost:{port}
 client.id=demo
 key.converter=org.apache.kafka.connect.storage.StringConverter
 value.converter=org.apache.kafka.connect.json.JsonConverter
@@ -37,10 +37,10 @@ poll.interval.ms=500
 """
 
 
-def write_files(folder: Path, bootstrap_servers: str) -> list[str]:
-    """The files of a Connect worker and of its connector, as `ottla connect run` takes them."""
+def write_files(folder: Path, bootstrap_servers: str, port: int) -> list[str]:
+    """The files of a Connect worker on a port and of its connector, as `ottla connect run` takes them."""
     worker, connector = folder / "worker.properties", folder / "orders.properties"
-    worker.write_text(_WORKER.format(bootstrap=bootstrap_servers))
+    worker.write_text(_WORKER.format(bootstrap=bootstrap_servers, port=port))
     prefix = ORDERS.removesuffix("orders")
     connector.write_text(_CONNECTOR.format(database=folder / "shop.db", prefix=prefix))
     return [str(worker), str(connector)]

@@ -29,6 +29,29 @@ _SLICE: Final = 400
 _KEPT_LABELS: Final = 100_000
 
 
+class _LogSlice:
+    """The samples of some logs in one family. Most logs are idle: their text stays as long as their values do."""
+
+    __slots__ = ("_logs", "_starts", "_text", "_values")
+
+    def __init__(self, sink: TextSink, logs: list[tuple[Labels, PartitionLog]]) -> None:
+        name, prefix = sink.name, sink.prefix
+        self._starts = [f"{name}{prefix(labels)} " for labels, _ in logs]
+        self._logs = [log for _, log in logs]
+        self._values: list[int] = []
+        self._text = b""
+
+    def write(self, sink: TextSink, read: Callable[[PartitionLog], int]) -> None:
+        # The loops are in C: this is most of what a scrape of ten thousand partitions takes.
+        values = list(map(read, self._logs))
+        if values != self._values:
+            lines = list(map(add, self._starts, map(str, values)))
+            lines.append("")
+            self._values, self._text = values, "\n".join(lines).encode()
+        if self._text:
+            sink.parts.append(self._text)
+
+
 class ReplicaMetrics:
     """Reads the replicas of one broker."""
 
@@ -41,7 +64,7 @@ class ReplicaMetrics:
         """The text about in-sync sets, with the count of state changes that it belongs to; so are the next two."""
         self._sums: tuple[int, tuple[int, ...]] = (-1, ())
         self._open_logs: tuple[int, list[tuple[Labels, PartitionLog]]] = (-1, [])
-        self._starts: dict[str, tuple[int, list[str]]] = {}
+        self._slices: dict[str, tuple[int, list[_LogSlice]]] = {}
 
     def read(self, sink: Sink, topics: Wanted | None, *, each_partition: bool) -> Iterator[None]:
         """All families, in slices: other work may run at each `yield`."""
@@ -185,28 +208,22 @@ class ReplicaMetrics:
         for family, attribute in _LOG_FAMILIES:
             sink.begin(family)
             read = attrgetter(attribute)
-            starts = self._line_starts(sink, changes) if isinstance(sink, TextSink) and whole else None
+            kept = self._slices_of(sink, changes) if isinstance(sink, TextSink) and whole else None
             for start in range(0, len(logs), _SLICE):
                 some = logs[start : start + _SLICE]
-                if starts is not None and isinstance(sink, TextSink):
-                    if len(starts) == start:
-                        name, prefix = sink.name, sink.prefix
-                        starts += [f"{name}{prefix(labels)} " for labels, _ in some]
-                    # The loops are in C: this is most of what a scrape of ten thousand partitions takes.
-                    values = map(str, map(read, [log for _, log in some]))
-                    sink.lines(list(map(add, starts[start : start + _SLICE], values)))
+                if kept is not None and isinstance(sink, TextSink):
+                    if len(kept) * _SLICE == start:
+                        kept.append(_LogSlice(sink, some))
+                    kept[start // _SLICE].write(sink, read)
                 else:
                     sink.rows([(labels, read(log)) for labels, log in some])
                 yield
 
-    def _line_starts(self, sink: TextSink, changes: int) -> list[str]:
-        """Name and labels of each log's sample in the family that has begun, as far as they were made.
-
-        They are kept until a replica changes.
-        """
-        kept = self._starts.get(sink.name)
+    def _slices_of(self, sink: TextSink, changes: int) -> list[_LogSlice]:
+        """The slices of the family that has begun, as far as they were made. They are kept until a replica changes."""
+        kept = self._slices.get(sink.name)
         if kept is None or kept[0] != changes:
-            kept = self._starts[sink.name] = changes, []
+            kept = self._slices[sink.name] = changes, []
         return kept[1]
 
     def _states(self, sink: Sink, partitions: list[Partition], *, whole: bool) -> Iterator[None]:

@@ -14,6 +14,7 @@ from ottla.console.sampler.why import span
 _WIDTH, _HEIGHT = 560, 150
 _POINTS: Final = 140
 _ROWS: Final = 10
+_DAY_S: Final = 86_400.0
 _LEAST_POINTS: Final = 2
 MAX_SERIES: Final = 6
 
@@ -59,7 +60,7 @@ def time_chart(
     )
     if longest < _LEAST_POINTS:
         return _too_early(title, _summary(shown, show), step_s)
-    span_s = longest * step_s
+    span_s = (longest - 1) * step_s
     from_text = f"{span_s:.0f} s ago" if span_s < 90 else f"{span(span_s)} ago"
     return Markup(
         '<figure class="chart"><figcaption>{title}</figcaption><div class="plot">'
@@ -106,9 +107,10 @@ def _table(
         return Markup("")
     every = max(longest // _ROWS, 1)
     now = time.time()
+    form = "%H:%M:%S" if longest * step_s <= _DAY_S else "%Y-%m-%d %H:%M"
     rows = Markup("")
     for back in range(0, longest, every):
-        moment = time.strftime("%H:%M:%S", time.gmtime(now - back * step_s))
+        moment = time.strftime(form, time.gmtime(now - back * step_s))
         cells = Markup("").join(
             Markup("<td>{}</td>").format(show(values[-1 - back]) if back < len(values) else "\u2013")
             for _, values in series

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ottla.console.clusters import OpenCluster
 
-AREAS.append(Area("compare", "Compare", "compare", key="x"))
+AREAS.append(Area("compare", "Compare", "compare", key="v"))
 _FILE: Final = "file:"
 _MOST_BYTES: Final = 64 << 20
 _MOST_SUBJECTS: Final = 2_000

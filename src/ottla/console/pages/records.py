@@ -21,6 +21,7 @@ from ottla.console.web import BadInput, Values, View, page
 from ottla.errors import ApiException
 
 if TYPE_CHECKING:
+    from ottla.console.reader.fetch import Broken
     from ottla.console.security.masks import Mask
     from ottla.records.batch import BatchHeader
 
@@ -322,7 +323,7 @@ async def record(view: View) -> Values:
         gone = f"There is no record at {offset:,} yet: the partition ends at {end:,}."
     else:
         low = max(offset - _NEIGHBOURS, start)
-        seen = await _around(view, topic.name, partition, low, offset)
+        seen, broken = await _around(view, topic.name, partition, low, offset)
         here = next((each for each in seen if each.offset == offset), None)
         near = [
             row(view.console.masks.apply(each, masks), how)
@@ -331,6 +332,7 @@ async def record(view: View) -> Values:
         ]
         if here is None:
             gone = f"There is no record at {offset:,}: compaction has removed it, or a transaction's marker is there."
+            gone = next((each.sentence for each in broken if each.first <= offset <= each.last), gone)
     view.console.audit.note(
         view.principal.name,
         "read a record",
@@ -362,17 +364,22 @@ async def record(view: View) -> Values:
     }
 
 
-async def _around(view: View, topic: str, partition: int, low: int, offset: int) -> list[Seen]:
+async def _around(
+    view: View, topic: str, partition: int, low: int, offset: int
+) -> tuple[list[Seen], list[Broken]]:
+    """The records from `low` on, up to the offset and somewhat further; and what could not be read."""
     try:
-        _, seen = await reading.read_at(view.cluster.reader, topic, partition, low)
-        if seen and seen[-1].offset < offset:
-            _, more = await reading.read_at(view.cluster.reader, topic, partition, offset)
-            seen += more
+        fetched, seen = await reading.read_at(view.cluster.reader, topic, partition, low)
+        broken = fetched.broken
+        if not any(each.offset >= offset for each in seen):
+            fetched, more = await reading.read_at(view.cluster.reader, topic, partition, offset)
+            seen += [each for each in more if each.offset > low]
+            broken = [*broken, *fetched.broken]
     except ApiException as error:
         if reading.missing(error):
-            return []
+            return [], []
         raise
-    return seen
+    return seen, broken
 
 
 def batch_facts(header: BatchHeader) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ MAX_ITEMS: Final = 100_000
 _INDEFINITE: Final = 31
 _FLOATS: Final = {25: ">e", 26: ">f", 27: ">d"}
 _SIMPLE: Final[dict[int, Json]] = {20: False, 21: True, 22: None, 23: None}
+_MOST_DIGITS: Final = 1024
 _BIGNUM, _NEGATIVE_BIGNUM = 2, 3
 
 
@@ -133,7 +134,10 @@ class _Reader:
 
     def _tagged(self, tag: int, depth: int) -> Json:
         value = self.item(depth + 1)
-        if tag in (_BIGNUM, _NEGATIVE_BIGNUM) and isinstance(value, str) and len(value) <= 1024:
-            number = int(value or "0", 16)
-            return number if tag == _BIGNUM else -1 - number
-        return value
+        if tag not in (_BIGNUM, _NEGATIVE_BIGNUM) or (isinstance(value, str) and len(value) > _MOST_DIGITS):
+            return value
+        try:
+            number = int(str(value) or "0", 16)
+        except ValueError:
+            raise NotCbor("a large number that is not of bytes") from None
+        return number if tag == _BIGNUM else -1 - number

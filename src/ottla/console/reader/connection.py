@@ -39,6 +39,10 @@ _POOL_FROM_BYTES: Final = 256 << 10
 """Longer answers are decoded in a thread."""
 
 
+class ClosedBefore(ConnectionFailed):
+    """The connection was closed while a request waited for its turn: the broker has not seen it."""
+
+
 class AsyncConnection:
     """A connection that `open` made. One request at a time."""
 
@@ -123,6 +127,10 @@ class AsyncConnection:
         version = self.version_for(request.API_KEY, max_version)
         try:
             async with self._lock, asyncio.timeout(self._settings.request_timeout_s + wait_s):
+                if self.closed:
+                    raise ClosedBefore(
+                        self.node.address, EOFError("another request has closed the connection")
+                    )
                 return await self._ask(request, version)
         except (OSError, EOFError) as error:
             self.close()

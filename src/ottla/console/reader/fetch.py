@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.admin.connection import ConnectionFailed, Node
-from ottla.console.reader.connection import DOES_NOT_ANSWER, AsyncConnection
+from ottla.console.reader.connection import DOES_NOT_ANSWER, AsyncConnection, ClosedBefore
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId, TopicName
 from ottla.records.batch import BatchHeader, check_crc, iter_batches
@@ -18,12 +19,16 @@ from ottla.wire.messages import FetchRequest, ListOffsetsRequest, MetadataReques
 if TYPE_CHECKING:
     from ottla.admin.settings import ClusterSettings
     from ottla.schemas.show import Shower
+    from ottla.wire.classes import WireRequest, WireResponse
     from ottla.wire.messages import FetchResponse
+
+R = TypeVar("R", bound="WireResponse")
 
 MAX_READERS: Final = 32
 PARTITION_BYTES: Final = 1 << 20
 READER_BYTES: Final = 8 << 20
 LEADERS_FOR_S: Final = 30.0
+_ATTEMPTS: Final = 5
 _BY_NAME: Final = 12
 """The last version of Fetch that names topics."""
 _STALE: Final = frozenset(
@@ -47,6 +52,15 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Broken:
+    """The offsets of a batch that could not be read, and why."""
+
+    first: int
+    last: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fetched:
     """What a leader gave for one partition."""
 
@@ -58,6 +72,8 @@ class Fetched:
     aborted: tuple[tuple[int, int], ...]
     """(producer id, first offset) of aborted transactions in what was fetched."""
     error: ErrorCode = ErrorCode.NONE
+    broken: list[Broken] = field(default_factory=list)
+    """Batches whose records could not be read; known when somebody has looked through them."""
 
 
 class Reader:
@@ -103,12 +119,19 @@ class Reader:
             known = self._shared[node] = await self.connect(node)
         return known
 
-    async def _any(self) -> AsyncConnection:
+    async def _ask(self, node: Node, request: WireRequest[R], max_version: int | None = None) -> R:
+        """Ask on the connection that all requests to a broker share."""
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(ClosedBefore):
+                return await (await self._connection(node)).ask(request, max_version)
+        raise ConnectionFailed(node.address, EOFError("its connections are closed again and again"))
+
+    async def _ask_any(self, request: WireRequest[R]) -> R:
         failure: ApiException | None = None
         known = [Node(-1, host, port) for host, port in self._settings.bootstrap]
         for node in [*known, *self._shared]:
             try:
-                return await self._connection(node)
+                return await self._ask(node, request)
             except ApiException as error:
                 failure = error
         raise failure or ApiException(ErrorCode.BROKER_NOT_AVAILABLE, "there is no bootstrap server")
@@ -123,7 +146,7 @@ class Reader:
             topics=[MetadataRequest.MetadataRequestTopic(name=TopicName(topic))],
             allow_auto_topic_creation=False,
         )
-        answer = await (await self._any()).ask(request)
+        answer = await self._ask_any(request)
         found = answer.topics[0]
         if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{topic}'")
@@ -165,7 +188,7 @@ class Reader:
                 replica_id=BrokerId(-1),
                 topics=[kind.ListOffsetsTopic(name=TopicName(topic), partitions=partitions)],
             )
-            answer = await (await self._connection(node)).ask(request)
+            answer = await self._ask(node, request)
             for each in answer.topics[0].partitions:
                 if each.error_code:
                     self.forget(topic)
@@ -196,7 +219,6 @@ class Reader:
             return {}
         if node is None:
             node = await self.leader(topic, next(iter(offsets)))
-        used = connection or await self._connection(node)
         kind = FetchRequest
         request = kind(
             replica_id=BrokerId(-1),
@@ -221,7 +243,10 @@ class Reader:
                 )
             ],
         )
-        answer = await used.ask(request, _BY_NAME, wait_ms / 1000)
+        if connection is not None:
+            answer = await connection.ask(request, _BY_NAME, wait_ms / 1000)
+        else:
+            answer = await self._ask(node, request, _BY_NAME)
         if answer.error_code:
             raise ApiException(ErrorCode.of(answer.error_code), f"Fetch of {topic} is refused")
         found: dict[int, Fetched] = {}

@@ -6,13 +6,14 @@ Positions are cursors: an offset per partition. Nothing here keeps a place betwe
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ottla.admin.partitions import EARLIEST, LATEST
-from ottla.console.reader.fetch import Fetched, Reader
+from ottla.console.reader.fetch import Broken, Fetched, Reader
 from ottla.console.web import BadInput
 from ottla.errors import ApiException, ErrorCode
 from ottla.records.batch import iter_records, record_bytes
@@ -20,6 +21,7 @@ from ottla.records.control import parse_control_type
 from ottla.records.record import Header
 
 if TYPE_CHECKING:
+    from ottla.console.reader.fetch import Batch
     from ottla.records.batch import BatchHeader
     from ottla.records.record import Record
     from ottla.schemas.show import Decoded, Shower
@@ -29,6 +31,7 @@ MAX_PARTITIONS: Final = 1_000
 SCAN_S: Final = 2.0
 """How long one request searches before it answers with what it has, and where to go on."""
 UNPACKED_BYTES: Final = 32 << 20
+_MOST_BROKEN: Final = 5
 _FIRST_WINDOW: Final = 4
 """Newest records are looked for in a window of this many times the records that are wanted; it doubles ..."""
 _WINDOW_S: Final = 0.2
@@ -80,7 +83,7 @@ class Found:
     starts: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
-    """Batches that could not be read, in words."""
+    """Batches that could not be read, in words: the first ones."""
 
 
 def unpack(
@@ -102,11 +105,14 @@ def unpack(
         while aborts and aborts[0][1] <= header.last_offset:
             within.add(aborts.pop(0)[0])
         gone = header.is_transactional and header.producer_id in within
-        if needles and not header.is_control:
-            data = record_bytes(batch.data, 0, header, UNPACKED_BYTES)
-            if not any(needle in data for needle in needles):
-                continue
-        for record in iter_records(batch.data, 0, header, UNPACKED_BYTES):
+        try:
+            records = _records(batch, needles)
+        except (ApiException, ValueError, IndexError, struct.error) as error:
+            # Any producer can write such a batch, and it must not hide the others.
+            sentence = _in_words(fetched.partition, header, error)
+            fetched.broken.append(Broken(header.base_offset, header.last_offset, sentence))
+            continue
+        for record in records:
             control = ""
             if header.is_control:
                 control = parse_control_type(record.key).name
@@ -131,6 +137,22 @@ def unpack(
                     )
                 )
     return found
+
+
+def _records(batch: Batch, needles: Sequence[bytes]) -> list[Record]:
+    """The records of a batch; none if it does not contain any of the needles."""
+    if needles and not batch.header.is_control:
+        data = record_bytes(batch.data, 0, batch.header, UNPACKED_BYTES)
+        if not any(needle in data for needle in needles):
+            return []
+    return list(iter_records(batch.data, 0, batch.header, UNPACKED_BYTES))
+
+
+def _in_words(partition: int, header: BatchHeader, error: Exception) -> str:
+    first, last = header.base_offset, header.last_offset
+    place = f"{partition}:{first:,}" + (f" to {partition}:{last:,}" if last > first else "")
+    reason = (error.message if isinstance(error, ApiException) else "") or "its bytes are damaged"
+    return f"The records at {place} cannot be read: {reason}."
 
 
 def _holds(record: Record, needles: Sequence[bytes]) -> bool:
@@ -277,6 +299,7 @@ async def forward(
                 if not fetched.batches:
                     open_.remove(number)
                     continue
+                _note_broken(found, [each.sentence for each in fetched.broken])
                 found.bytes += sum(batch.header.size_in_bytes for batch in fetched.batches)
                 following = fetched.batches[-1].header.next_offset
                 for each in seen:
@@ -345,6 +368,7 @@ async def newest(
             taken += part.records
             found.looked_at += part.looked_at
             found.bytes += part.bytes
+            _note_broken(found, part.broken)
             have[number] += len(part.records)
             lows[number] = low
             if low <= found.starts[number] or have[number] >= count:
@@ -368,6 +392,10 @@ async def newest(
     reached = {number: found.starts[number] + found.ends[number] - low for number, low in lows.items()}
     found.share = _share(found, reached)
     return found
+
+
+def _note_broken(found: Found, broken: Sequence[str]) -> None:
+    found.broken += broken[: max(_MOST_BROKEN - len(found.broken), 0)]
 
 
 def _share(found: Found, reached: Mapping[int, int]) -> float:

@@ -125,7 +125,7 @@ def _leaderless(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
         Finding(
             BAD,
             "no leader",
-            f"{len(mine)} of its partitions have no leader: {names}.",
+            f"{len(mine)} of its partitions {'has' if len(mine) == 1 else 'have'} no leader: {names}.",
             "metadata",
             "Start the brokers that hold them.",
             mine[0],
@@ -147,7 +147,9 @@ def _lost(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
         Finding(
             BAD,
             "lost",
-            f"{sum(lost.values()):,} records were deleted before they were read.",
+            "1 record was deleted before it was read."
+            if sum(lost.values()) == 1
+            else f"{sum(lost.values()):,} records were deleted before they were read.",
             f"{_name(worst)} begins at {now.starts[worst]:,}, the group stands at {now.committed[worst]:,}",
             "Give the topic a longer retention; reset the group to the earliest offset.",
             worst,
@@ -348,7 +350,8 @@ def _speed(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
     if written > read * _LEVEL_FACTOR and lag > before:
         per_member = read / now.members if now.members else 0
         more = int((written - read) / per_member) + 1 if per_member > 0 else 0
-        need = f": about {more} more members of this speed are needed" if 0 < more < 1000 else ""
+        members = "1 more member of this speed is" if more == 1 else f"{more} more members of this speed are"
+        need = f": about {members} needed" if 0 < more < 1000 else ""
         partitions = len(now.committed)
         step = (
             "Add members."
@@ -431,11 +434,13 @@ def _idle_members(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]
     if not idle or samples[-1].state not in ("Stable", "STABLE"):
         return []
     count = len(samples[-1].committed)
+    have = "has" if len(idle) == 1 else "have"
+    there = "there is 1 partition" if count == 1 else f"there are {count} partitions"
     return [
         Finding(
             INFO,
             "idle members",
-            f"{len(idle)} of {len(facts.members)} members have nothing to read; there are {count} partitions.",
+            f"{len(idle)} of {len(facts.members)} members {have} nothing to read; {there}.",
             ", ".join(sorted(idle)[:3]),
             "Stop them, or give the topic more partitions.",
         )

@@ -53,6 +53,11 @@ export function openPalette() {
         event.preventDefault();
         location.href = found[at].url;
         return;
+      } else if (event.key === "Escape") {
+        // A search field would only lose its text.
+        event.preventDefault();
+        dialog.close();
+        return;
       } else return;
       event.preventDefault();
       paint();
