@@ -1,10 +1,12 @@
-"""`ottla demo` as a user runs it: results appear, they are right, and Ctrl-C leaves no process behind."""
+"""`ottla demo` as a user runs it: results appear, in the console too; they are right; Ctrl-C leaves nothing behind."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect, sync_playwright
 
 from ottla.demo.generator import click, line
 from ottla.demo.pipelines import (
@@ -28,6 +31,8 @@ from spark.reading import Kafka
 
 SEED = 20
 STOP_S = 120.0
+SOON_MS = 60_000
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 
 
 def descendants(pid: int) -> list[int]:
@@ -73,7 +78,7 @@ def test_the_demo_counts_and_leaves_nothing_behind(tmp_path: Path) -> None:
         "--listen",
         "127.0.0.1:0",
         "--console",
-        "",
+        "127.0.0.1:0",
     ]
     process = subprocess.Popen(
         [*words, "--seed", str(SEED), "--rate", "20"],
@@ -89,9 +94,10 @@ def test_the_demo_counts_and_leaves_nothing_behind(tmp_path: Path) -> None:
         while "; clicks from " not in said[-1]:
             said.append(process.stdout.readline())
             assert said[-1] and "There are no pipelines" not in said[-1], said
+        look_at_the_console(next(each.split()[-1] for each in said if each.startswith("Look at it: ")))
         found = [handle_of(pid) for pid in descendants(process.pid)]
         handles = [handle for handle in found if handle is not None]
-        assert len(handles) >= 3, "a broker, the pipelines' Python, their Spark"
+        assert len(handles) >= 5, "a broker, the console, Connect, the pipelines' Python, their Spark"
         process.send_signal(signal.SIGINT)
         rest, complaints = process.communicate(timeout=STOP_S)
         wait_gone(handles)
@@ -109,6 +115,27 @@ def test_the_demo_counts_and_leaves_nothing_behind(tmp_path: Path) -> None:
         check_results(Kafka(broker.bootstrap))
     finally:
         broker.kill()
+
+
+def look_at_the_console(url: str) -> None:
+    """What a newcomer finds in a browser: pipelines with their topology and rates, and the connector."""
+    browser_path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser_path is None:
+        return
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(f"{url}/c/local/pipelines")
+        for name in (WORD_COUNT_APPLICATION, CLICKS_APPLICATION, ORDERS_APPLICATION):
+            card = page.locator(".card", has_text=name)
+            expect(card).to_contain_text("running", timeout=SOON_MS)
+            expect(card).to_contain_text(re.compile(r"Last batch\s*[\d,]+ ms"), timeout=SOON_MS)
+        page.get_by_role("link", name=WORD_COUNT_APPLICATION).click()
+        expect(page.locator("svg.topology")).to_contain_text(LINES)
+        expect(page.locator("svg.topology")).to_contain_text("/s", timeout=SOON_MS)
+        page.goto(f"{url}/c/local/connect")
+        expect(page.locator("tr[data-key=demo-orders]")).to_contain_text("running", timeout=SOON_MS)
+        browser.close()
 
 
 def check_results(kafka: Kafka) -> None:
