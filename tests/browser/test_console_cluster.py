@@ -119,7 +119,7 @@ def test_a_broker_that_is_lost_greys_out_its_own_rows_only_and_the_quorum_elects
     for other in {1, 2, 3} - {lost}:
         expect(row(page, other)).not_to_have_class(re.compile("stale"))
 
-    # A group that reads from the lost broker only is told why it stands.
+    # A group that reads from the lost broker only shows why it stands.
     page.goto(f"{console.url}/group?id=billing")
     expect(page.locator(".findings")).to_contain_text("1 of its partitions has no leader: there-0.")
 

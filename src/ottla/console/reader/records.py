@@ -108,7 +108,7 @@ def unpack(
         try:
             records = _records(batch, needles)
         except (ApiException, ValueError, IndexError, struct.error) as error:
-            # Any producer can write such a batch, and it must not hide the others.
+            # Every producer can write such a batch; it must not hide the others.
             sentence = _in_words(fetched.partition, header, error)
             fetched.broken.append(Broken(header.base_offset, header.last_offset, sentence))
             continue
