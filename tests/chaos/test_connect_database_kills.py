@@ -16,6 +16,7 @@ from chaos.connect_workers import WorkerProcess
 from integration.connect_changes import JSON, changes
 from integration.connect_rest import eventually
 from integration.servers import PASSWORD, USER, running_mariadb, running_postgres
+from ottla.testing.apache import ApacheKafka, java_is_here
 from ottla.testing.ports import free_ports
 from ottla.testing.running import running_broker
 
@@ -136,11 +137,28 @@ def written_lines(folder):
     return [json.loads(line)["after"] for file in files for line in file.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("kind", [Postgres, MariaDb])
-def test_each_row_version_arrives_once_though_workers_and_databases_are_killed(tmp_path, kind):
+@contextlib.contextmanager
+def running_apache(folder):
+    """A broker of Apache Kafka."""
+    if not java_is_here():
+        pytest.skip("needs Java and Maven")
+    (folder / "kafka").mkdir()
+    kafka = ApacheKafka(folder / "kafka")
+    try:
+        yield kafka.start()
+    finally:
+        kafka.kill()
+
+
+@pytest.mark.parametrize(
+    ("kind", "apache"),
+    [(Postgres, False), (MariaDb, False), (Postgres, True)],
+    ids=["pg", "mariadb", "pg-apache"],
+)
+def test_each_row_version_arrives_once_though_workers_and_databases_are_killed(tmp_path, kind, apache):
     drawn = random.Random(7)
     (port,) = free_ports(1)
-    with running_broker() as broker, kind.running() as server:
+    with running_apache(tmp_path) if apache else running_broker() as broker, kind.running() as server:
         database = kind(server)
         with contextlib.closing(database.connect()) as connection:
             cursor = connection.cursor()
@@ -153,7 +171,7 @@ def test_each_row_version_arrives_once_though_workers_and_databases_are_killed(t
         writer.start()
         try:
             seen = 0
-            for number in range(ROUNDS):
+            for number in range(max(2, ROUNDS // 2) if apache else ROUNDS):
                 eventually(lambda seen=seen: len(written_lines(tmp_path)) > seen + 40, 60)
                 seen = len(written_lines(tmp_path))
                 writer.ended.wait(drawn.uniform(0, 0.3))

@@ -154,7 +154,7 @@ def running_postgres() -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def running_mariadb() -> Iterator[Server]:
+def running_mariadb(*options: str) -> Iterator[Server]:
     """MariaDB with a row binlog and the database `shop`."""
     binary, installer = shutil.which("mariadbd") or "/usr/sbin/mariadbd", shutil.which("mariadb-install-db")
     if not os.path.exists(binary) or installer is None:
@@ -185,6 +185,7 @@ def running_mariadb() -> Iterator[Server]:
             "--innodb-flush-log-at-trx-commit=2",
             "--innodb-buffer-pool-size=32M",
             f"--pid-file={folder}/pid",
+            *options,
         ]
         with _running([*_as_user("mysql"), binary, *settings], folder, port) as one:
             _await(lambda: pymysql.connect(host="127.0.0.1", port=port, user="root").close(), one.process)

@@ -8,6 +8,7 @@ import pytest
 from integration.connect_changes import arrived, changes, create, events, failure, worker
 from integration.connect_rest import eventually
 from integration.servers import PASSWORD, USER, running_mariadb
+from ottla.testing.certificates import CertificateAuthority, write_pem, write_pkcs12
 from ottla.testing.running import running_broker
 
 pytestmark = pytest.mark.slow
@@ -113,7 +114,7 @@ def test_snapshot_then_every_change_in_debezium_s_shape(rest, broker, server, sq
     rest.call("DELETE", "/connectors/shape")
 
 
-POINT = {"wkb": "AQEAAAAAAAAAAADwPwAAAAAAAABA", "srid": None}
+POINT = {"x": 1.0, "y": 2.0, "wkb": "AQEAAAAAAAAAAADwPwAAAAAAAABA", "srid": None}
 COLUMNS = {
     "id": ("BIGINT UNSIGNED", "18446744073709551615", -1, None),
     "t": ("TINYINT UNSIGNED", "255", 255, None),
@@ -141,7 +142,7 @@ COLUMNS = {
     "lt": ("LONGTEXT", "'ü'", "ü", None),
     "uu": ("UUID", "'00000000-0000-0000-0000-000000000001'", "00000000-0000-0000-0000-000000000001", None),
     "ip": ("INET6", "'::1'", "::1", None),
-    "p": ("POINT", "POINT(1, 2)", POINT, "io.debezium.data.geometry.Geometry"),
+    "p": ("POINT", "POINT(1, 2)", POINT, "io.debezium.data.geometry.Point"),
 }  # fmt: skip
 
 
@@ -265,3 +266,57 @@ def test_missing_rights_are_said(rest, server, sql):
     create(rest, "poor", config(server, "poor", database_user="poor", database_password="none"))
     assert "GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE" in failure(rest, "poor")
     rest.call("DELETE", "/connectors/poor")
+
+
+def test_truncate_is_a_change_unless_it_is_skipped(rest, broker, server, sql):
+    sql.execute("CREATE TABLE emptied (id INT PRIMARY KEY)")
+    sql.execute("INSERT INTO emptied VALUES (1)")
+    create(rest, "emptied", config(server, "emptied", skipped_operations="none"))
+    arrived(rest, broker, "emptied", "emptied.shop.emptied", 1)
+    sql.execute("TRUNCATE TABLE `shop`.emptied")
+    sql.execute("INSERT INTO emptied VALUES (2)")
+    assert arrived(rest, broker, "emptied", "emptied.shop.emptied", 3)[1:] == [
+        ("t", None, None),
+        ("c", None, {"id": 2}),
+    ]
+    rest.call("DELETE", "/connectors/emptied")
+
+
+def test_tls_to_the_server_is_verified(rest, broker, tmp_path):
+    ours, other = CertificateAuthority.create(), CertificateAuthority.create("another CA")
+    identity = ours.issue("mariadb")
+    certificate = write_pem(identity, tmp_path / "server.pem")
+    certificate.chmod(0o644)
+    tmp_path.chmod(0o755)
+    trusted = ours.write_truststore(tmp_path / "trusted.pem")
+    strange = write_pkcs12(other.issue("nobody"), tmp_path / "strange.p12", "not-a-real-secret")
+    with running_mariadb(f"--ssl-cert={certificate}", f"--ssl-key={certificate}") as server:
+        login = {"host": "127.0.0.1", "port": server.port, "user": "root"}
+        with contextlib.closing(pymysql.connect(**login, autocommit=True)) as connection:
+            connection.cursor().execute(f"ALTER USER {USER} REQUIRE SSL")
+            connection.cursor().execute("CREATE TABLE shop.tls (id INT PRIMARY KEY)")
+            connection.cursor().execute("INSERT INTO shop.tls VALUES (1)")
+            given = config(server, "tls", database_ssl_mode="verify_identity")
+            create(rest, "tls", {**given, "database.ssl.truststore": str(trusted)})
+            arrived(rest, broker, "tls", "tls.shop.tls", 1)
+            connection.cursor().execute("INSERT INTO shop.tls VALUES (2)")
+            arrived(rest, broker, "tls", "tls.shop.tls", 2)
+            rest.call("DELETE", "/connectors/tls")
+        store = {
+            "database.ssl.truststore": str(strange),
+            "database.ssl.truststore.password": "not-a-real-secret",
+        }
+        for name, keys, words in (
+            ("plain", {"database.ssl.mode": "disabled"}, "Access denied"),
+            ("strange", {"database.ssl.mode": "verify-ca", **store}, "certificate verify failed"),
+            ("missing", {"database.ssl.mode": "required", "database.ssl.keystore": "/no"}, "cannot be read"),
+        ):
+            create(rest, name, {**config(server, "tls"), **keys})
+            assert words in eventually(lambda name=name: trace(rest, name)), name
+            rest.call("DELETE", f"/connectors/{name}")
+
+
+def trace(rest, name):
+    """The sentence of a task that failed, or that is tried again."""
+    _, status = rest.call("GET", f"/connectors/{name}/status")
+    return next((one["trace"].splitlines()[0] for one in status["tasks"] if one.get("trace")), "")

@@ -193,7 +193,7 @@ def _connectors() -> Iterable[PluginSpec]:
             f"io.debezium.connector.{name}",
             "source",
             f"ottla.connect.sources.changes.{where}",
-            version="3.6.0",
+            version="3.6.3",
             extra=extra,
         )
 
@@ -244,7 +244,12 @@ class Plugins:
         known = [one.simple_name for one in self.specs(*kinds)]
         near = difflib.get_close_matches(name.rpartition(".")[2], known, n=3, cutoff=0.5)
         hint = f"; the nearest names are {', '.join(near)}" if near else ""
-        if "source" in kinds and "." in name and not near:
+        if "source" in kinds and name.startswith("io.debezium.connector."):
+            hint = (
+                "; of Debezium's connectors, those for PostgreSQL, MySQL and MariaDB are built in. Run this one in "
+                "Apache Kafka Connect, which works on Ottla's brokers: https://debezium.io has the steps"
+            )
+        elif "source" in kinds and "." in name and not near:
             hint = "; connectors in Java run in Apache Kafka Connect, which works on Ottla's brokers"
         what = "Connector" if "source" in kinds else kinds[0] if kinds else "plugin"
         listed = ", ".join(one.name for one in self.specs(*kinds))

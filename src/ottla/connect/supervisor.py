@@ -293,6 +293,8 @@ class Supervisor:
         converters = {
             key: value for key, value in worker.originals.items() if key.startswith(_CONVERTER_KEYS)
         }
+        if values.get("transaction.boundary.interval.ms", 0) is None:
+            values = {**values, "transaction.boundary.interval.ms": worker.values["offset.flush.interval.ms"]}
         return RunContext(
             name=name,
             group_id=worker.group_id,

@@ -14,6 +14,7 @@ from ottla.client.cluster_settings import writer_settings
 from ottla.connect.config.connector import framework_keys
 from ottla.connect.config.definitions import ConfigDef
 from ottla.connect.data.record import SourceRecord
+from ottla.connect.failures import Retriable
 from ottla.connect.run.chain import ChainSpec
 from ottla.connect.run.context import RunContext
 from ottla.connect.run.source import SourceRun
@@ -70,9 +71,10 @@ def store(broker: BrokerProcess, topic: str) -> Iterator[TopicOffsetStore]:
     made.close()
 
 
-def run_of(broker: BrokerProcess, topic: str, store: TopicOffsetStore, lines: str) -> SourceRun:
+def run_of(broker: BrokerProcess, topic: str, store: TopicOffsetStore, lines: str, **keys: str) -> SourceRun:
     """A started run of the connector `topic`, which gives every letter of `lines` as a record."""
-    config = {"name": topic, "connector.class": "Lines", "tasks.max": "1"}
+    given = {key.replace("_", "."): value for key, value in keys.items()}
+    config = {"name": topic, "connector.class": "Lines", "tasks.max": "1", **given}
     converters = {"key.converter": STRINGS, "value.converter": STRINGS, "header.converter": STRINGS}
     values = {key: one.value for key, one in framework_keys("source").validate(config).items()}
     context = RunContext(
@@ -148,3 +150,34 @@ def test_a_run_that_was_replaced_writes_nothing_more(broker, topic, store) -> No
     paused.stop()
     other.stop()
     assert values_of(broker, topic) == Counter("abcdef")
+
+
+@pytest.mark.parametrize("took_place", [True, False])
+def test_the_cycles_of_an_interval_are_one_transaction(broker, topic, store, took_place, monkeypatch) -> None:
+    commit, commits = TransactionDriver.commit, []
+
+    def counted(driver: TransactionDriver) -> None:
+        commits.append(driver.identity)
+        if took_place or len(commits) > 1:
+            commit(driver)
+        if len(commits) == 1:
+            raise CommitUnknown("the connection broke")
+
+    monkeypatch.setattr(TransactionDriver, "commit", counted)
+    keys = {"transaction_boundary": "interval", "transaction_boundary_interval_ms": "3600000"}
+    for _ in range(2):
+        run = run_of(broker, topic, store, "abcdefg", **keys)
+        # A pause or an end does not wait for the interval.
+        monkeypatch.setattr(
+            Lines, "wait", lambda reader, timeout_s, stopping, run=run: run._context.stopping.set()
+        )
+        try:
+            assert run.cycle() or took_place
+        except Retriable:
+            assert not took_place
+        run.stop()
+        if took_place:
+            break
+    assert len(commits) == (1 if took_place else 2)
+    assert store.read(topic) == {KEY: {"at": 7}}
+    assert values_of(broker, topic) == Counter("abcdefg")

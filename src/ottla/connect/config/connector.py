@@ -119,6 +119,8 @@ def validate_connector(
     if connector.kind == "sink":
         _check_sink_topics(values, given)
         _check_sink_group(values, given, worker or {})
+    else:
+        _check_boundary(values["transaction.boundary"])
     _check_name(values["name"])
     _check_negations(values, given)
     converters = _converter_infos(plugins, given, values)
@@ -140,6 +142,15 @@ def validate_connector(
     ]
     result.unknown = _unknown(given, keys, connector.free_prefixes)
     return result
+
+
+def _check_boundary(found: ConfigValue) -> None:
+    """No connector here says itself where transactions end; Kafka's words for that."""
+    if str(found.value).lower() == "connector":
+        found.errors.append(
+            "The connector does not support connector-defined transaction boundaries with the given configuration. "
+            "Please reconfigure it to use a different transaction boundary definition."
+        )
 
 
 def _with_plugins(

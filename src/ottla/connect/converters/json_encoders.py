@@ -64,21 +64,52 @@ def _whole(lowest: int, highest: int, other: Encode) -> Encode:
 
 
 def _struct(schema: Schema, slow: Slow) -> Encode:
-    encoders = [encoder_of(at.schema, slow) for at in schema.fields]
+    """One function for a whole struct, made of a line of source: most records are structs of plain values."""
     labels = (quoted(at.name).replace("%", "%%") for at in schema.fields)
-    template = "{" + ",".join(f"{label}:%s" for label in labels) + "}"
-    nulls = [_null(at.schema, slow) for at in schema.fields]
+    names: dict[str, object] = {"schema": schema, "slow": slow, "quoted": quoted, "Struct": Struct}
+    names["template"] = "{" + ",".join(f"{label}:%s" for label in labels) + "}"
+    parts = []
+    for at in schema.fields:
+        number = at.index
+        names[f"other{number}"] = _with_null(at.schema, encoder_of(at.schema, slow), slow)
+        parts.append(
+            _PARTS.get(_part(at.schema), "other{0}(v{0})").format(number, *BOUNDS.get(at.schema.type, ()))
+        )
+    values = "".join(f"v{at.index}, " for at in schema.fields)
+    lines = (
+        "def encode(value):",
+        "    if type(value) is not Struct or value.schema is not schema:",
+        "        return slow(schema, value)",
+        f"    {values}= value.values()" if values else "    pass",
+        f"    return template % ({''.join(f'{one}, ' for one in parts)})",
+    )
+    exec("\n".join(lines), names)
+    made: Encode = names["encode"]  # type: ignore[assignment]
+    return made
 
-    def encode(value: ConnectValue) -> str:
-        if type(value) is not Struct or value.schema is not schema:
-            return slow(schema, value)
-        texts = [
-            null if one is None else inner(one)
-            for inner, null, one in zip(encoders, nulls, value.values(), strict=False)
-        ]
-        return slow(schema, value) if None in texts else template % tuple(texts)
 
-    return encode
+_PARTS: Final = {
+    "whole": "v{0} if type(v{0}) is int and {1} <= v{0} <= {2} else other{0}(v{0})",
+    "text": "quoted(v{0}) if type(v{0}) is str else other{0}(v{0})",
+}
+
+
+def _part(schema: Schema) -> str:
+    if schema.name in _LOGICAL:
+        return "logical"
+    return "whole" if schema.type in BOUNDS else "text" if schema.type is Type.STRING else "other"
+
+
+def _with_null(schema: Schema, encode: Encode, slow: Slow) -> Encode:
+    """The encoder of a field, which also knows its null; the error of a null that must not be is the slow way's."""
+    null = _null(schema, slow)
+
+    def encode_or_null(value: ConnectValue) -> str:
+        if value is not None:
+            return encode(value)
+        return slow(schema, None) if null is None else null
+
+    return encode_or_null
 
 
 def _null(schema: Schema, slow: Slow) -> str | None:

@@ -48,6 +48,9 @@ class MySql(Dialect):
         schemas.TIMESTAMP: "DATETIME(3)",
     }
 
+    tls: Mapping[str, object] = {}
+    """Arguments of the driver for TLS (`tls.tls_arguments`)."""
+
     def _connect(self) -> Connection:
         import pymysql
 
@@ -60,6 +63,7 @@ class MySql(Dialect):
             database=at.database or None,
             charset="utf8mb4",
             connect_timeout=10,
+            **self.tls,
         )
         with connection.cursor() as cursor:
             cursor.execute("SET time_zone = '+00:00'")

@@ -20,6 +20,11 @@ _OPTIONS: Final = {
     "ApplicationName": "application_name",
     "connectTimeout": "connect_timeout",
 }
+_FORMATS: Final = (
+    "-c DateStyle=ISO -c IntervalStyle=postgres -c TimeZone=UTC -c bytea_output=hex -c lc_monetary=C "
+    "-c extra_float_digits=1"
+)
+"""How the server writes values as text, whatever its own settings say."""
 _DEFAULT_SCALE: Final = 18
 """The scale of numbers that are declared without one."""
 _BY_OID: Final[dict[int, Schema]] = {
@@ -75,6 +80,16 @@ class Postgres(Dialect):
         with self.errors(f"cannot connect to {self.address} for replication"):
             return self._open(connection_factory=LogicalReplicationConnection)
 
+    def connect_for_texts(self) -> Connection:
+        """A connection whose values are the server's own texts, as a stream of changes has them."""
+        import psycopg2
+
+        connection = self.connect()
+        known = tuple(psycopg2.extensions.string_types)
+        as_sent = psycopg2.extensions.new_type(known, "SENT", lambda text, _: text)
+        psycopg2.extensions.register_type(as_sent, connection)
+        return connection
+
     def _open(self, **more: object) -> Connection:
         import psycopg2
 
@@ -86,6 +101,7 @@ class Postgres(Dialect):
             dbname=at.database or at.user,
             user=at.user,
             password=at.password,
+            options=_FORMATS,
             **{"connect_timeout": "10", "application_name": "ottla-connect", **given},
             **more,
         )

@@ -5,6 +5,7 @@ A `ChainSpec` is plain data: Spark's tasks build the chain from it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,6 +23,8 @@ from ottla.connect.plugins import Plugins, PluginSpec
 from ottla.connect.run.columns import Row, records_of, rows_batch, size_of, topic_of
 from ottla.connect.spi import Read
 from ottla.connect.transforms.chain import build_chain
+
+_logger = logging.getLogger(__name__)
 
 _ROWS_TOGETHER: Final = 10_000
 _BYTES_TOGETHER: Final = 4 << 20
@@ -125,6 +128,11 @@ class Chain:
         one = self._transforms.apply(record, self.tolerance) if self._transforms.stages else record
         if one is None:
             return None
+        if not one.headers.entries:
+            try:
+                return self._plain_row(one)
+            except Exception as error:  # noqa: BLE001 - the way below says what it was
+                _logger.debug("a record is converted again, step by step: %r", error)
         call = self.tolerance.call
         headers: list[tuple[str, bytes | None]] | None = None
         if one.headers.entries:
@@ -150,6 +158,12 @@ class Chain:
         if not good:
             return None
         return one.topic, one.partition, key, value, one.timestamp, headers or []
+
+    def _plain_row(self, one: ConnectRecord) -> Row:
+        """The row of a record that is in order, which nearly all are."""
+        key = self._key.from_connect(one.topic, one.key_schema, one.key)
+        value = self._value.from_connect(one.topic, one.value_schema, one.value)
+        return one.topic, one.partition, key, value, one.timestamp, []
 
     def _header_bytes(self, record: ConnectRecord) -> list[tuple[str, bytes | None]]:
         return [

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ottla.admin.cluster import Cluster
 from ottla.connect.errors.dead_letters import append_dead_letters
-from ottla.connect.failures import TaskFailed
+from ottla.connect.failures import Retriable, TaskFailed
 from ottla.connect.run.chain import Chain
 from ottla.connect.run.context import LargeCycle, RunContext, session_for
 from ottla.connect.run.topics import TopicMaker
@@ -49,6 +49,9 @@ class SourceRun:
         self._offsets: Offsets = {}
         self._plan: Offsets | None = None
         self._turn = 0
+        by_interval = str(context.values.get("transaction.boundary")).lower() == "interval"
+        self._interval_s = (context.values.get("transaction.boundary.interval.ms") or 0) / 1000
+        self._joins = by_interval and context.exactly_once
 
     def start(self) -> None:
         """Fences older runs, reads the offsets and connects."""
@@ -93,14 +96,76 @@ class SourceRun:
         if context.jobs_elsewhere and self._is_large(reader):
             raise LargeCycle
         began = time.monotonic()
-        changes = {key: offset for key, offset in self._plan.items() if self._offsets.get(key) != offset}
-        records = self._write_cycle(reader, self._plan, changes)
-        self._offsets, self._plan = self._plan, None
+        if self._joins:
+            records = self._write_joined(reader)
+        else:
+            records = self._write_cycle(reader, self._plan, self._changed(self._plan))
+            self._offsets, self._plan = self._plan, None
         context.progress.cycle(records, time.monotonic() - began)
         context.progress.skipped = self._chain.tolerance.skipped
         reader.commit(self._offsets)
         context.progress.lag = reader.lag(self._offsets)
         return True
+
+    def _changed(self, end: Offsets) -> OffsetChanges:
+        return {key: offset for key, offset in end.items() if self._offsets.get(key) != offset}
+
+    def _write_joined(self, reader: SourceReader) -> int:
+        """`transaction.boundary=interval`: what comes within the interval is one transaction, which a stop ends.
+
+        The reader has gone on since the first plan: a transaction that is lost is read again by the next run.
+        """
+        driver, plan = self._driver, self._plan
+        assert driver is not None and plan is not None
+        until = time.monotonic() + self._interval_s
+        try:
+            writer = BatchWriter(driver.brokers, driver.grant(self._context.tuning.batch_bytes))
+            records = self._write_plan(driver, writer, reader, self._offsets, plan)
+            end, self._plan = plan, None
+            while (left_s := until - time.monotonic()) > 0 and not self._context.stopping.is_set():
+                found = reader.latest_offsets(end, self._context.limit)
+                if found == end:
+                    reader.wait(min(left_s, self._context.poll_s), self._context.stopping.wait)
+                    continue
+                self._plan = {**end, **found}
+                if self._is_large(reader):
+                    break
+                records += self._write_plan(driver, writer, reader, end, self._plan)
+                end, self._plan = self._plan, None
+            self._write_offsets(driver, writer, self._changed(end))
+        except SinkFenced:
+            raise
+        except BaseException:
+            self._chain.tolerance.take_failures()
+            driver.abort()
+            raise
+        try:
+            driver.commit()
+        except CommitUnknown as error:
+            if not self._was_committed(driver, self._changed(end)):
+                raise Retriable(f"a transaction was not committed and is read again: {error}") from error
+        self._offsets = end
+        return records
+
+    def _write_plan(
+        self,
+        driver: TransactionDriver,
+        writer: BatchWriter,
+        reader: SourceReader,
+        start: Offsets,
+        end: Offsets,
+    ) -> int:
+        splits = reader.splits(start, end, int(self._context.values["tasks.max"]))
+        if self._plan is not None and self._is_job(reader):
+            return self._run_job(driver, reader, splits)
+        return self._write_splits(writer, driver.grant(self._context.tuning.batch_bytes), reader, splits)
+
+    def _write_offsets(self, driver: TransactionDriver, writer: BatchWriter, changes: OffsetChanges) -> None:
+        store = self._context.offsets
+        assert store is not None and store.topic is not None
+        append_dead_letters(writer, driver.brokers, self._context, self._chain.tolerance.take_failures())
+        append(writer, store.topic, store.partitions, offset_entries(self._context.name, changes))
+        writer.flush()
 
     def _write_cycle(self, reader: SourceReader, end: Offsets, changes: OffsetChanges) -> int:
         splits = reader.splits(self._offsets, end, int(self._context.values["tasks.max"]))
@@ -116,9 +181,6 @@ class SourceRun:
     def _write_transaction(
         self, driver: TransactionDriver, reader: SourceReader, splits: Sequence[Split], changes: OffsetChanges
     ) -> int:
-        context = self._context
-        store = context.offsets
-        assert store is not None and store.topic is not None
         try:
             writer = BatchWriter(driver.brokers, driver.grant(self._context.tuning.batch_bytes))
             if self._is_job(reader):
@@ -127,9 +189,7 @@ class SourceRun:
                 records = self._write_splits(
                     writer, driver.grant(self._context.tuning.batch_bytes), reader, splits
                 )
-            append_dead_letters(writer, driver.brokers, context, self._chain.tolerance.take_failures())
-            append(writer, store.topic, store.partitions, offset_entries(context.name, changes))
-            writer.flush()
+            self._write_offsets(driver, writer, changes)
         except SinkFenced:
             raise
         except BaseException:

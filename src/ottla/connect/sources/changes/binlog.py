@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +44,12 @@ _STANDALONE: Final = 1
 _EVENTS: Final = (
     *(GtidEvent, HeartbeatLogEvent, MariadbGtidEvent, QueryEvent, RotateEvent, XAPrepareEvent, XidEvent),
     *(DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent),
+)
+
+_NAME: Final = r"(?:`(?:[^`]|``)+`|[\w$]+)"
+_TRUNCATE: Final = re.compile(
+    rf"\s*(?:/\*.*?\*/\s*)*TRUNCATE\s+(?:TABLE\s+)?(?:({_NAME})\s*\.\s*)?({_NAME})(?:\s+(?:WAIT\s+\d+|NOWAIT))?[\s;]*",
+    re.IGNORECASE | re.DOTALL,
 )
 
 Row = Mapping[str, object]
@@ -105,7 +112,14 @@ class Commit:
     server_id: int
 
 
-Entry = Begin | LogRows | Definition | Commit
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """A table was emptied by one statement: rows without columns."""
+
+    rows: LogRows
+
+
+Entry = Begin | LogRows | Definition | Truncation | Commit
 
 
 class Binlog:
@@ -247,6 +261,8 @@ class _Entries:
                 yield found
         elif isinstance(event, MariadbGtidEvent):
             yield self._begin(event.gtid, event.packet.log_pos - size)
+            # Its statements have no session; that of an earlier transaction is not theirs.
+            self._thread = None
             self._standalone = bool(event.flags & _STANDALONE)
         elif isinstance(event, GtidEvent):
             self._gtid = (event.gtid, event.packet.log_pos - size)
@@ -278,8 +294,25 @@ class _Entries:
             if not self._open:
                 gtid, at = self._gtid or (None, event.packet.log_pos - size)
                 yield self._begin(gtid, at)
-            yield Definition(text)
+            if truncated := _TRUNCATE.fullmatch(text):
+                yield from self._truncation(truncated, event, size)
+            else:
+                yield Definition(text)
             yield self._commit(event)
+
+    def _truncation(self, found: re.Match[str], event: QueryEvent, size: int) -> Iterator[Entry]:
+        place, name = (_unquoted(one) for one in found.groups())
+        schema = event.schema.decode("utf-8", "replace") if isinstance(event.schema, bytes) else event.schema
+        table = TableId(name, place or str(schema))
+        if self._wanted(table):
+            at, server_id = event.packet.log_pos - size, event.packet.server_id
+            rows: list[tuple[Row | None, Row | None]] = [(None, None)]
+            yield Truncation(
+                LogRows(
+                    *(table, (), "t", rows, self._number, self._stream.log_file, at),
+                    *(event.timestamp, server_id, None, size),
+                )
+            )
 
     def _rows(self, event: WriteRowsEvent | UpdateRowsEvent | DeleteRowsEvent, size: int) -> LogRows | None:
         table = TableId(event.table, event.schema)
@@ -305,6 +338,12 @@ class _Entries:
             self._thread,
             size,
         )
+
+
+def _unquoted(name: str | None) -> str:
+    if name is None:
+        return ""
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
 def _values(row: Mapping[str, dict[str, object]], which: str) -> Row:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.record import Headers, SourceRecord
 from ottla.connect.data.schema import ConnectValue, Schema, Struct, Type
-from ottla.json_types import Json
 
-VERSION: Final = "3.6.0"
+VERSION: Final = "3.6.3"
 CREATE: Final = "c"
 READ: Final = "r"
 UPDATE: Final = "u"
@@ -20,6 +21,17 @@ DELETE: Final = "d"
 TRUNCATE: Final = "t"
 UNAVAILABLE: Final = "__debezium_unavailable_value"
 
+POINT: Final = schemas.struct(
+    [
+        ("x", schemas.FLOAT64),
+        ("y", schemas.FLOAT64),
+        ("wkb", schemas.optional(schemas.BYTES)),
+        ("srid", schemas.optional(schemas.INT32)),
+    ],
+    name="io.debezium.data.geometry.Point",
+    version=1,
+    doc="Geometry (POINT)",
+)
 _TRANSACTION: Final = schemas.struct(
     [("id", schemas.STRING), ("total_order", schemas.INT64), ("data_collection_order", schemas.INT64)],
     optional=True,
@@ -50,6 +62,14 @@ _EMPTY: Final[Mapping[Type, ConnectValue]] = {
     Type.STRING: "",
     Type.BYTES: b"",
 }
+_EMPTY_BY_NAME: Final[Mapping[str, ConnectValue]] = {
+    "io.debezium.time.ZonedTimestamp": "1970-01-01T00:00:00Z",
+    "io.debezium.time.ZonedTime": "00:00:00Z",
+}
+
+
+Row = list[ConnectValue]
+"""The values of a row, in the order of its schema's fields."""
 
 
 def source_schema(name: str, more: Sequence[tuple[str, Schema]]) -> Schema:
@@ -65,7 +85,7 @@ def source_schema(name: str, more: Sequence[tuple[str, Schema]]) -> Schema:
         ("ts_us", _OPTIONAL_INT64),
         ("ts_ns", _OPTIONAL_INT64),
     ]
-    return schemas.struct([*common, *more], name=name)
+    return schemas.struct([*common, *more], name=name, version=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +98,10 @@ class TableShape:
     envelope: Schema
     source: Schema
     key_names: tuple[str, ...]
-    names: tuple[str, ...]
+    key_at: tuple[int, ...]
+    """The places of the key's columns in a row."""
     required: tuple[int, ...]
     """The places of columns that may not be null."""
-    source_names: tuple[str, ...]
 
     @classmethod
     def of(
@@ -114,30 +134,26 @@ class TableShape:
             envelope,
             source,
             tuple(keys),
-            tuple(name for name, _ in columns),
+            tuple(row.field(one).index for one in keys),
             tuple(at.index for at in row.fields if not at.schema.optional),
-            tuple(at.name for at in source.fields),
         )
 
-    def key_of(self, row: Mapping[str, ConnectValue]) -> Struct | None:
+    def key_of(self, row: Row) -> Struct | None:
         """The key of a row."""
         if self.key is None:
             return None
-        return Struct.of_values(self.key, [row.get(name) for name in self.key_names])
+        return Struct.of_values(self.key, [row[at] for at in self.key_at])
 
-    def struct_of(self, row: Mapping[str, ConnectValue] | None) -> Struct | None:
+    def has_same_key(self, old: Row, new: Row) -> bool:
+        """Whether an update left the key as it was."""
+        return all(old[at] == new[at] for at in self.key_at)
+
+    def struct_of(self, row: Row) -> Struct:
         """A row as a struct. Columns that the database did not send are empty, as Debezium has them."""
-        if row is None:
-            return None
-        values = [row.get(name) for name in self.names]
         for index in self.required:
-            if values[index] is None:
-                values[index] = empty(self.row.fields[index].schema)
-        return Struct.of_values(self.row, values)
-
-    def source_of(self, source: Mapping[str, ConnectValue]) -> Struct:
-        """The block `source`."""
-        return Struct.of_values(self.source, [source.get(name) for name in self.source_names])
+            if row[index] is None:
+                row[index] = empty(self.row.fields[index].schema)
+        return Struct.of_values(self.row, row)
 
 
 def empty(schema: Schema) -> ConnectValue:
@@ -154,71 +170,106 @@ def empty(schema: Schema) -> ConnectValue:
         return datetime.date(1970, 1, 1)
     if schema.name == schemas.TIME:
         return datetime.time()
+    if schema.name in _EMPTY_BY_NAME:
+        return _EMPTY_BY_NAME[schema.name]
     if schema.type is Type.ARRAY:
         return []
     if schema.type is Type.STRUCT:
-        return Struct(schema, {at.name: empty(at.schema) for at in schema.fields if not at.schema.optional})
+        made = Struct(schema, {at.name: empty(at.schema) for at in schema.fields if not at.schema.optional})
+        if schema.name == "io.debezium.data.VariableScaleDecimal":
+            made.put("value", b"\0")
+        elif schema.name == "io.debezium.data.geometry.Point":
+            made.put("wkb", struct.pack("<BIdd", 1, 1, 0.0, 0.0))
+        return made
     return _EMPTY[schema.type]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Change:
-    """One change of one row. `source` has the values of the block of that name."""
+    """One change of one row. `source` has the values of the block of that name, in order."""
 
     shape: TableShape
     op: str
-    before: Mapping[str, ConnectValue] | None
-    after: Mapping[str, ConnectValue] | None
-    source: Mapping[str, ConnectValue]
-    moved_from: Mapping[str, ConnectValue] | None = None
+    before: Row | None
+    after: Row | None
+    source: list[ConnectValue]
+    moved_from: Row | None = None
     """The row's old key, if an update changed it."""
-    partition: Mapping[str, Json] = field(default_factory=dict)
 
 
-def records_of_change(change: Change, *, tombstones: bool) -> Iterator[SourceRecord]:
+@dataclass(frozen=True, slots=True)
+class RecordStyle:
+    """What records have beside their envelopes."""
+
+    tombstones: bool
+    headers: Headers = _NO_HEADERS
+    """Debezium's headers about the connector, which all records have (`extended.headers.enabled`)."""
+
+
+def context_headers(prefix: str, connector: str) -> Headers:
+    """Debezium's headers about the connector and this run of it."""
+    given = {
+        "connectorLogicalName": prefix,
+        "taskId": "0",
+        "connectorName": connector,
+        "runId": str(uuid.uuid4()),
+    }
+    headers = _NO_HEADERS
+    for name, value in given.items():
+        headers = headers.add(f"__debezium.context.{name}", value, schemas.STRING)
+    return headers
+
+
+def records_of_change(change: Change, style: RecordStyle) -> Iterator[SourceRecord]:
     """The records of a change: an update of a key is a deletion and a creation, a deletion has a tombstone."""
     shape = change.shape
     if change.moved_from is not None and change.after is not None:
         old, new = shape.key_of(change.moved_from), shape.key_of(change.after)
         before = change.before if change.before is not None else change.moved_from
-        yield _record(change, DELETE, old, before, None, ("__debezium.newkey", new))
-        if tombstones:
-            yield SourceRecord(shape.topic, None, None, old, shape.key)
-        yield _record(change, CREATE, new, None, change.after, ("__debezium.oldkey", old))
+        leaving = _with_key(style, "__debezium.newkey", new, shape)
+        yield _record(change, DELETE, old, before, None, leaving)
+        if style.tombstones:
+            yield SourceRecord(shape.topic, None, None, old, shape.key, headers=leaving)
+        coming = _with_key(style, "__debezium.oldkey", old, shape)
+        yield _record(change, CREATE, new, None, change.after, coming)
         return
-    key = shape.key_of(change.after or change.before or {}) if change.op != TRUNCATE else None
-    yield _record(change, change.op, key, change.before, change.after, None)
-    if change.op == DELETE and tombstones and key is not None:
-        yield SourceRecord(shape.topic, None, None, key, shape.key)
+    row = change.after if change.after is not None else change.before
+    key = shape.key_of(row) if row is not None else None
+    yield _record(change, change.op, key, change.before, change.after, style.headers)
+    if change.op == DELETE and style.tombstones and key is not None:
+        yield SourceRecord(shape.topic, None, None, key, shape.key, headers=style.headers)
+
+
+def _with_key(style: RecordStyle, name: str, key: Struct | None, shape: TableShape) -> Headers:
+    headers = _NO_HEADERS.add(name, key, shape.key)
+    for one in style.headers:
+        headers = headers.add(one.key, one.value, one.schema)
+    return headers
 
 
 def _record(
-    change: Change,
-    op: str,
-    key: Struct | None,
-    before: Mapping[str, ConnectValue] | None,
-    after: Mapping[str, ConnectValue] | None,
-    header: tuple[str, Struct | None] | None,
+    change: Change, op: str, key: Struct | None, before: Row | None, after: Row | None, headers: Headers
 ) -> SourceRecord:
     shape = change.shape
     now_ns = time.time_ns()
     # The order of the envelope's fields; types of columns give values that fit their schemas.
     values = [
-        shape.struct_of(before),
-        shape.struct_of(after),
-        shape.source_of(change.source),
+        None if before is None else shape.struct_of(before),
+        None if after is None else shape.struct_of(after),
+        Struct.of_values(shape.source, change.source),
         None,
         op,
         now_ns // 1_000_000,
         now_ns // 1_000,
         now_ns,
     ]
-    value = Struct.of_values(shape.envelope, values)
-    headers = _NO_HEADERS
-    if header is not None and shape.key is not None:
-        headers = headers.add(header[0], header[1], shape.key)
     return SourceRecord(
-        shape.topic, value, shape.envelope, key, shape.key if key is not None else None, headers=headers
+        shape.topic,
+        Struct.of_values(shape.envelope, values),
+        shape.envelope,
+        key,
+        shape.key if key is not None else None,
+        headers=headers,
     )
 
 

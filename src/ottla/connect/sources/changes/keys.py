@@ -22,6 +22,13 @@ CHANGES: Final = ConfigDef(
         ConfigKey("database.password", "PASSWORD", "", "HIGH", "The password"),
         *(ConfigKey(name, "LIST", [], documentation="Patterns of names") for name in _LISTS),
         ConfigKey("tombstones.on.delete", "BOOLEAN", True, documentation="A null value after each deletion"),
+        ConfigKey(
+            "extended.headers.enabled",
+            "BOOLEAN",
+            False,
+            "LOW",
+            "Headers __debezium.context.* with the connector's names in each record",
+        ),
         ConfigKey("skipped.operations", "LIST", ["t"], "LOW", "Operations without records: c, u, d, t, none"),
         ConfigKey("heartbeat.interval.ms", "INT", 0, "LOW", "The pause between heartbeats; 0 for none"),
         ConfigKey(
@@ -52,6 +59,7 @@ class ChangeSettings:
     heartbeat_query: str
     heartbeat_prefix: str
     snapshot_mode: str
+    headers: bool
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> ChangeSettings:
@@ -66,6 +74,7 @@ class ChangeSettings:
             str(values["heartbeat.action.query"] or ""),
             str(values["topic.heartbeat.prefix"]),
             str(values["snapshot.mode"]),
+            values["extended.headers.enabled"] is True,
         )
 
 

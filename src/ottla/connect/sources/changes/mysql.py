@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from ottla.connect.config.definitions import ConfigDef, ConfigKey
+from ottla.connect.databases.tls import KEYS
 from ottla.connect.failures import ConnectError
 from ottla.connect.sources.changes.keys import CHANGES, DATABASE_LISTS, pattern_errors
 from ottla.connect.sources.changes.mysql_reader import MySqlReader
@@ -22,52 +23,59 @@ class MySqlChanges(SourceConnector):
     """`io.debezium.connector.mysql.MySqlConnector`."""
 
     java_classes = ("io.debezium.connector.mysql.MySqlConnector",)
-    version = "3.6.0"
+    version = "3.6.3"
     extra = "mysql"
     connector: ClassVar[str] = "mysql"
 
     @classmethod
     def config_def(cls) -> ConfigDef:
         """Debezium's keys."""
-        return CHANGES | ConfigDef(
-            [
-                ConfigKey("database.port", "INT", 3306, "HIGH", "The port", valid="[1,...,65535]"),
-                ConfigKey(
-                    "database.server.id",
-                    "LONG",
-                    0,
-                    "HIGH",
-                    "This reader's number among replicas; 0 draws one",
-                ),
-                *(ConfigKey(name, "LIST", [], documentation="Patterns of names") for name in DATABASE_LISTS),
-                ConfigKey(
-                    "snapshot.mode",
-                    default="initial",
-                    valid="[initial, initial_only, no_data, never, schema_only, when_needed]",
-                ),
-                ConfigKey(
-                    "time.precision.mode",
-                    default="adaptive_time_microseconds",
-                    valid="[adaptive, adaptive_time_microseconds, connect]",
-                ),
-                ConfigKey("bigint.unsigned.handling.mode", default="long", valid="[long, precise]"),
-                ConfigKey(
-                    "binary.handling.mode", default="bytes", valid="[bytes, base64, base64-url-safe, hex]"
-                ),
-                ConfigKey(
-                    "schema.history.internal.kafka.topic",
-                    default="",
-                    importance="LOW",
-                    documentation=_NO_HISTORY,
-                ),
-                ConfigKey(
-                    "schema.history.internal.kafka.bootstrap.servers",
-                    default="",
-                    importance="LOW",
-                    documentation=_NO_HISTORY,
-                ),
-                ConfigKey("include.schema.changes", "BOOLEAN", False, "LOW", _NO_HISTORY),
-            ]
+        return (
+            CHANGES
+            | KEYS
+            | ConfigDef(
+                [
+                    ConfigKey("database.port", "INT", 3306, "HIGH", "The port", valid="[1,...,65535]"),
+                    ConfigKey(
+                        "database.server.id",
+                        "LONG",
+                        0,
+                        "HIGH",
+                        "This reader's number among replicas; 0 draws one",
+                    ),
+                    *(
+                        ConfigKey(name, "LIST", [], documentation="Patterns of names")
+                        for name in DATABASE_LISTS
+                    ),
+                    ConfigKey(
+                        "snapshot.mode",
+                        default="initial",
+                        valid="[initial, initial_only, no_data, never, schema_only, when_needed]",
+                    ),
+                    ConfigKey(
+                        "time.precision.mode",
+                        default="adaptive_time_microseconds",
+                        valid="[adaptive, adaptive_time_microseconds, connect]",
+                    ),
+                    ConfigKey("bigint.unsigned.handling.mode", default="long", valid="[long, precise]"),
+                    ConfigKey(
+                        "binary.handling.mode", default="bytes", valid="[bytes, base64, base64-url-safe, hex]"
+                    ),
+                    ConfigKey(
+                        "schema.history.internal.kafka.topic",
+                        default="",
+                        importance="LOW",
+                        documentation=_NO_HISTORY,
+                    ),
+                    ConfigKey(
+                        "schema.history.internal.kafka.bootstrap.servers",
+                        default="",
+                        importance="LOW",
+                        documentation=_NO_HISTORY,
+                    ),
+                    ConfigKey("include.schema.changes", "BOOLEAN", False, "LOW", _NO_HISTORY),
+                ]
+            )
         )
 
     @classmethod

@@ -13,13 +13,14 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pymysql
 from pymysql.cursors import SSCursor
 from pymysqlreplication.gtid import Gtid, GtidSet
 
+from ottla.connect.data.schema import ConnectValue
 from ottla.connect.databases.dialect import TableId
 from ottla.connect.failures import ConnectError, TaskFailed
 from ottla.connect.sources.changes.binlog import (
@@ -30,8 +31,9 @@ from ottla.connect.sources.changes.binlog import (
     Entry,
     LogPosition,
     LogRows,
+    Truncation,
 )
-from ottla.connect.sources.changes.envelope import READ, UPDATE, VERSION, Change, records_of_change
+from ottla.connect.sources.changes.envelope import READ, TRUNCATE, UPDATE, VERSION, Change
 from ottla.connect.sources.changes.keys import ChangeSettings
 from ottla.connect.sources.changes.mysql_server import MySqlServer, MySqlTable
 from ottla.connect.sources.changes.reader import (
@@ -41,7 +43,7 @@ from ottla.connect.sources.changes.reader import (
     ChangeReader,
     snapshot_tables,
 )
-from ottla.connect.spi import Offsets, Read, ReadLimit
+from ottla.connect.spi import Offsets, ReadLimit
 from ottla.json_types import Json, JsonObject, as_int, as_list, as_text
 
 _logger = logging.getLogger(__name__)
@@ -95,7 +97,7 @@ class MySqlReader(ChangeReader[_Event]):
     """Reads one server for one connector."""
 
     def __init__(self, values: Mapping[str, object], connector: str) -> None:
-        super().__init__(ChangeSettings.of(values))
+        super().__init__(ChangeSettings.of(values), connector)
         self._server = MySqlServer(values, connector)
         given = values["database.server.id"]
         self._server_id = given if isinstance(given, int) and given else random.randrange(5_400, 2**31)
@@ -191,8 +193,10 @@ class MySqlReader(ChangeReader[_Event]):
         elif isinstance(entry, Begin):
             self._begin = entry
         elif isinstance(entry, Definition):
-            self._server.forget_hidden()
+            self._server.forget_definitions()
             self._shapes.clear()
+        elif isinstance(entry, Truncation):
+            self._truncate(entry, passed)
         elif isinstance(entry, Commit):
             if self._begin is not None and self._begin.gtid is not None:
                 self._gtids.add(self._begin.gtid)
@@ -200,6 +204,17 @@ class MySqlReader(ChangeReader[_Event]):
             self._done = LogPosition(entry.file, entry.at)
             if self._drained.events:
                 self._drained.offset = self._offset(entry.time_s, entry.server_id, passed)
+
+    def _truncate(self, entry: Truncation, passed: Mapping[str, tuple[int, int]]) -> None:
+        """The log has TRUNCATE as a statement, without columns: the table tells what they are."""
+        if TRUNCATE in self._settings.skipped:
+            return
+        try:
+            columns = self._server.table_columns(entry.rows.table)
+        except TaskFailed as error:
+            _logger.info("a TRUNCATE has no record: %s", error)
+            return
+        self._add(replace(entry.rows, columns=columns), passed)
 
     def _add(self, rows: LogRows, passed: Mapping[str, tuple[int, int]]) -> None:
         begin = self._begin
@@ -254,13 +269,13 @@ class MySqlReader(ChangeReader[_Event]):
 
     # -- reading
 
-    def _read_table(self, table: TableId) -> Iterator[Read]:
+    def _snapshot_changes(self, table: TableId) -> Iterator[Change]:
         snapshot = self._opened()
         described = self._server.shape(table, self._server.table_columns(table))
         dialect = self._server.dialect
         names = [name for name, _ in described.columns]
         listed = ", ".join(map(dialect.quote, names)) or "1"
-        source = self._source(table, snapshot.time_us, "true", snapshot.at, 0)
+        source = self._source(table, snapshot.time_us, snapshot.at, 0, 0, None, None)
         with (
             dialect.errors(f"cannot read {table}"),
             contextlib.closing(snapshot.connection.cursor(SSCursor)) as cursor,
@@ -268,47 +283,39 @@ class MySqlReader(ChangeReader[_Event]):
             cursor.execute(f"SELECT {listed} FROM {dialect.table(table)}")
             for found in cursor:
                 row = described.row(dict(zip(names, found, strict=False)))
-                yield from records_of_change(
-                    Change(described.shape, READ, None, row, source), tombstones=False
-                )
+                yield Change(described.shape, READ, None, row, source)
 
     def _change(self, event: _Event) -> Change:
         table, rows = event.table, event.rows
         old, new = rows.rows[event.index]
         before = None if old is None else table.row(old)
         after = None if new is None else table.row(new)
+        at = LogPosition(rows.file, rows.at)
         source = self._source(
-            table.table, rows.time_s * 1_000_000, "false", LogPosition(rows.file, rows.at), event.index
+            table.table, rows.time_s * 1_000_000, at, event.index, rows.server_id, event.gtid, rows.thread
         )
-        source |= {"server_id": rows.server_id, "gtid": event.gtid, "thread": rows.thread}
         moved = None
         if rows.op == UPDATE and before is not None and after is not None:
-            keys = table.shape.key_names
-            moved = before if any(before[one] != after[one] for one in keys) else None
+            moved = None if table.shape.has_same_key(before, after) else before
         return Change(table.shape, rows.op, before, after, source, moved)
 
     def _source(
-        self, table: TableId, at_us: int, snapshot: str, at: LogPosition, row: int
-    ) -> dict[str, object]:
-        return {
-            "version": VERSION,
-            "connector": self._server.connector,
-            "name": self._server.prefix,
-            "ts_ms": at_us // 1000,
-            "snapshot": snapshot,
-            "db": table.schema,
-            "sequence": None,
-            "ts_us": at_us,
-            "ts_ns": at_us * 1000,
-            "table": table.name,
-            "server_id": 0,
-            "gtid": None,
-            "file": at.file,
-            "pos": at.at,
-            "row": row,
-            "thread": None,
-            "query": None,
-        }
+        self,
+        table: TableId,
+        at_us: int,
+        at: LogPosition,
+        row: int,
+        server_id: int,
+        gtid: str | None,
+        thread: int | None,
+    ) -> list[ConnectValue]:
+        """The block `source`, in the order of its fields."""
+        server = self._server
+        times = (at_us, at_us * 1000)
+        return [
+            *(VERSION, server.connector, server.prefix, at_us // 1000, "false", table.schema, None, *times),
+            *(table.name, server_id, gtid, at.file, at.at, row, thread, None),
+        ]
 
     # -- the rest
 

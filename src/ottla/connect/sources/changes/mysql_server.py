@@ -15,12 +15,13 @@ from ottla.connect.data import schema as schemas
 from ottla.connect.databases.address import Address
 from ottla.connect.databases.dialect import TableId
 from ottla.connect.databases.mysql import MySql
+from ottla.connect.databases.tls import tls_arguments
 from ottla.connect.failures import TaskFailed
 from ottla.connect.sources.changes.binlog import LogPosition
-from ottla.connect.sources.changes.envelope import TableShape, source_schema
+from ottla.connect.sources.changes.envelope import Row, TableShape, source_schema
 from ottla.connect.sources.changes.keys import Choice, Names
+from ottla.connect.sources.changes.mysql_defaults import Definitions, default_of, written_default
 from ottla.connect.sources.changes.mysql_types import (
-    HIDDEN_KINDS,
     LogColumn,
     MySqlType,
     TypeModes,
@@ -58,18 +59,18 @@ class MySqlTable:
     columns: tuple[tuple[str, MySqlType], ...]
     shape: TableShape
 
-    def row(self, values: Mapping[str, object]) -> dict[str, object]:
+    def row(self, values: Mapping[str, object]) -> Row:
         """A row as Connect has it."""
-        found: dict[str, object] = {}
+        found: Row = []
         for name, kind in self.columns:
             value = values.get(name)
             if value is None and (kind.schema.optional or kind.schema.type is schemas.Type.STRUCT):
-                found[name] = None
+                found.append(None)
             elif kind.schema.optional and isinstance(value, str) and value.startswith("0000-00-00"):
                 # The zero date of a column that may be null is null, as in Debezium.
-                found[name] = None
+                found.append(None)
             else:
-                found[name] = kind.convert(value)
+                found.append(kind.convert(value))
         return found
 
 
@@ -89,6 +90,7 @@ class MySqlServer:
                 str(values["database.password"] or "") or None,
             )
         )
+        self.dialect.tls = tls_arguments(values)
         self.connector = connector
         self.prefix = str(values["topic.prefix"])
         self.choice = Choice(values)
@@ -101,7 +103,7 @@ class MySqlServer:
         )
         self._source = _source(connector)
         self._connection: pymysql.Connection | None = None
-        self._hidden: dict[TableId, dict[str, str]] = {}
+        self._defined: dict[TableId, Definitions] = {}
 
     @property
     def login(self) -> dict[str, object]:
@@ -113,6 +115,7 @@ class MySqlServer:
             "user": at.user,
             "password": at.password or "",
             "connect_timeout": 10,
+            **self.dialect.tls,
         }
 
     def ask(self, sql: str, values: Sequence[object] = ()) -> list[dict[str, object]]:
@@ -257,9 +260,9 @@ class MySqlServer:
             raise TaskFailed(f"table {table} is gone while it was read: restart the connector")
         return tuple(map(column_of_table, rows))
 
-    def forget_hidden(self) -> None:
+    def forget_definitions(self) -> None:
         """Tables may have changed: their columns are looked up again."""
-        self._hidden.clear()
+        self._defined.clear()
 
     def shape(self, table: TableId, columns: Sequence[LogColumn]) -> MySqlTable:
         """The shape of a table with these columns."""
@@ -269,31 +272,46 @@ class MySqlServer:
                 "binlog_row_metadata was FULL: reset the connector's offsets for a new snapshot"
             )
         keys = [one.name for one in sorted(columns, key=lambda one: one.key) if one.key]
-        types = []
+        definitions = self._definitions(table)
+        keys = keys or definitions.unique
+        types, fields = [], []
         for one in columns:
-            found = mysql_type(self._unhidden(table, one), self._modes)
+            found = mysql_type(definitions.unhidden(one), self._modes)
             if found is None or not (one.name in keys or self.choice.column(table, one.name)):
                 continue
-            if one.nullable and one.name not in keys:
+            if one.nullable or found.always_nullable:
                 found = nullable_type(found)
             types.append((one.name, found))
+            default = default_of(found, definitions.default(one.name), nullable=one.nullable)
+            fields.append(
+                (
+                    one.name,
+                    found.schema if default is None else schemas.changed(found.schema, default=default),
+                )
+            )
+        known = {name for name, _ in types}
         shape = TableShape.of(
-            f"{self.prefix}.{table}", [(name, kind.schema) for name, kind in types], keys, self._source
+            f"{self.prefix}.{table}", fields, [one for one in keys if one in known], self._source
         )
         return MySqlTable(table, tuple(types), shape)
 
-    def _unhidden(self, table: TableId, column: LogColumn) -> LogColumn:
-        """MariaDB's log shows some types as bytes; the table's own definition has them."""
-        if column.kind != "binary":
-            return column
-        if table not in self._hidden:
+    def _definitions(self, table: TableId) -> Definitions:
+        """What the log does not say about a table's columns: some types, defaults, a unique index."""
+        if table not in self._defined:
             rows = self.ask(
-                "SELECT column_name AS name, data_type AS kind FROM information_schema.columns "
-                "WHERE table_schema = %s AND table_name = %s",
+                "SELECT column_name AS name, data_type AS kind, column_default AS written, extra AS extra "
+                "FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
                 [table.schema, table.name],
             )
-            self._hidden[table] = {str(row["name"]): str(row["kind"]).lower() for row in rows}
-        kind = self._hidden[table].get(column.name, "")
-        if kind not in HIDDEN_KINDS:
-            return column
-        return LogColumn(column.name, kind, column.nullable, column.key)
+            indexes = self.ask(
+                "SELECT index_name AS found, column_name AS name FROM information_schema.statistics "
+                "WHERE table_schema = %s AND table_name = %s AND non_unique = 0 ORDER BY index_name, seq_in_index",
+                [table.schema, table.name],
+            )
+            unique = [str(one["name"]) for one in indexes if one["found"] == indexes[0]["found"]]
+            self._defined[table] = Definitions(
+                {str(row["name"]): str(row["kind"]).lower() for row in rows},
+                {str(row["name"]): written_default(row, mariadb=self.is_mariadb()) for row in rows},
+                unique,
+            )
+        return self._defined[table]

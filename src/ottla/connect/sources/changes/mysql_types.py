@@ -11,6 +11,7 @@ import decimal
 import ipaddress
 import json
 import re
+import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from ottla.connect.data import schema as schemas
 from ottla.connect.data.schema import Schema, Struct, Type
 from ottla.connect.databases.dialect import fixed
 from ottla.connect.failures import TaskFailed
+from ottla.connect.sources.changes.envelope import POINT
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _US: Final = datetime.timedelta(microseconds=1)
@@ -79,6 +81,8 @@ class MySqlType:
 
     schema: Schema
     convert: Convert
+    always_nullable: bool = False
+    """Debezium has shapes, but for points, as columns that may be null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +173,13 @@ def mysql_type(column: LogColumn, modes: TypeModes) -> MySqlType | None:
         name = "io.debezium.data.Enum" if kind == "enum" else "io.debezium.data.EnumSet"
         order = {label: index for index, label in enumerate(column.labels)}
         return MySqlType(
-            _named(Type.STRING, name, allowed=",".join(column.labels)),
+            _named(Type.STRING, name, allowed=",".join(one.replace(",", "\\,") for one in column.labels)),
             _text if kind == "enum" else lambda value: _members(value, order),
         )
+    if kind == "point":
+        return MySqlType(POINT, lambda value: _geometry(value, POINT))
     if kind in _SHAPES:
-        return MySqlType(_GEOMETRY, lambda value: _geometry(value, _GEOMETRY))
+        return MySqlType(_GEOMETRY, lambda value: _geometry(value, _GEOMETRY), always_nullable=True)
     return _time_type(column, modes.times) or _PLAIN.get(kind)
 
 
@@ -274,7 +280,10 @@ def _plain(value: object) -> object:
 def _geometry(value: object, schema: Schema) -> Struct:
     found = _raw(value)
     srid = int.from_bytes(found[:4], "little")
-    return Struct(schema, {"wkb": found[4:], "srid": srid or None})
+    made = Struct(schema, {"wkb": found[4:], "srid": srid or None})
+    if schema.name == POINT.name:
+        made.put("x", struct.unpack("<d", found[9:17])[0]).put("y", struct.unpack("<d", found[17:25])[0])
+    return made
 
 
 def _moment(value: object) -> datetime.datetime:
@@ -355,7 +364,7 @@ _PLAIN: Final[Mapping[str, MySqlType]] = {
     "double": MySqlType(schemas.FLOAT64, _number),
     "year": MySqlType(_named(Type.INT32, "io.debezium.time.Year"), _whole),
     "json": MySqlType(_named(Type.STRING, "io.debezium.data.Json"), _json),
-    "uuid": MySqlType(schemas.STRING, _uuid),
+    "uuid": MySqlType(_named(Type.STRING, "io.debezium.data.Uuid"), _uuid),
     "inet4": MySqlType(schemas.STRING, _address),
     "inet6": MySqlType(schemas.STRING, _address),
 }

@@ -24,17 +24,14 @@ from ottla.connect.databases.dialect import FETCH_ROWS, TableId
 from ottla.connect.failures import ConnectError, Retriable, TaskFailed
 from ottla.connect.sources.changes import pgoutput
 from ottla.connect.sources.changes.envelope import (
-    DELETE,
     READ,
     TRUNCATE,
     UPDATE,
     VERSION,
     Change,
-    records_of_change,
 )
 from ottla.connect.sources.changes.keys import ChangeSettings
 from ottla.connect.sources.changes.pg_server import PgServer, PgTable, lsn_number, lsn_text
-from ottla.connect.sources.changes.pg_types import unavailable
 from ottla.connect.sources.changes.reader import (
     DRAIN_S,
     NO_SNAPSHOT,
@@ -42,7 +39,7 @@ from ottla.connect.sources.changes.reader import (
     ChangeReader,
     snapshot_tables,
 )
-from ottla.connect.spi import Offsets, Read, ReadLimit
+from ottla.connect.spi import Offsets, ReadLimit
 from ottla.json_types import Json, JsonObject, as_int, to_int
 
 if TYPE_CHECKING:
@@ -55,7 +52,7 @@ _LAG_S: Final = 5.0
 _REST_S: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Event:
     """A change that waits to be written: its table as it was then, and where it stands in the log."""
 
@@ -66,6 +63,8 @@ class _Event:
     old_is_key: bool
     lsn: int
     begin: pgoutput.Begin
+    committed: int | None
+    """Where the transaction before it ended."""
 
 
 @dataclass(slots=True)
@@ -82,7 +81,7 @@ class PostgresReader(ChangeReader[_Event]):
     """Reads one database for one connector."""
 
     def __init__(self, values: ConfigValues) -> None:
-        super().__init__(ChangeSettings.of(values))
+        super().__init__(ChangeSettings.of(values), "postgresql")
         self._drop_slot: bool = values["slot.drop.on.stop"]
         self._server = PgServer(values)
         self._snapshot: _Snapshot | None = None
@@ -92,6 +91,11 @@ class PostgresReader(ChangeReader[_Event]):
         self._begin: pgoutput.Begin | None = None
         self._begun_events = 0
         self._skip_events = 0
+        self._done_lsn = 0
+        """Transactions that committed before are in Kafka."""
+        self._done_xid, self._done_event = -1, 0
+        """Of this transaction, the events up to a position are in Kafka."""
+        self._committed: int | None = None
         self._finished_lsn = 0
         """The end of the last transaction that was taken from the stream."""
         self._confirmed_lsn = 0
@@ -161,7 +165,7 @@ class PostgresReader(ChangeReader[_Event]):
                 f'CREATE_REPLICATION_SLOT "ottla_{time.time_ns():x}" TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT'
             )
             _, position, name, _ = cursor.fetchone()
-            rows = dialect.connect()
+            rows = dialect.connect_for_texts()
             with rows.cursor() as other:
                 other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
                 other.execute("SET TRANSACTION SNAPSHOT %s", (name,))
@@ -182,6 +186,7 @@ class PostgresReader(ChangeReader[_Event]):
                 options={"proto_version": "1", "publication_names": self._server.publication},
             )
         self._stream = cursor
+        self._committed = to_int(stored.get("lsn_commit") or 0) or None
 
     # -- the stream
 
@@ -196,6 +201,8 @@ class PostgresReader(ChangeReader[_Event]):
 
     def _drain_stream(self, stored: Mapping[str, Json], limit: ReadLimit) -> None:
         passed = _positions(stored)
+        self._done_lsn = to_int(stored.get("lsn_commit") or 0)
+        self._done_xid, self._done_event = _done_in_transaction(stored)
         until = time.monotonic() + DRAIN_S
         while self._drained.events or time.monotonic() < until:
             message = self._stream.read_message()
@@ -208,7 +215,7 @@ class PostgresReader(ChangeReader[_Event]):
             drained = self._drained
             if drained.is_full(limit):
                 if self._begin is not None:
-                    drained.offset = self._offset(drained.events[-1], stored, partial=True)
+                    drained.offset = self._offset(drained.events[-1], stored, None)
                 return
 
     def _await_rest(self) -> None:
@@ -223,22 +230,23 @@ class PostgresReader(ChangeReader[_Event]):
         self, message: ReplicationMessage, stored: Mapping[str, Json], passed: Mapping[str, int]
     ) -> None:
         found = pgoutput.decode(message.payload)
-        if isinstance(found, pgoutput.Begin):
+        if isinstance(found, pgoutput.RowChange):
+            self._add(
+                found.relation, found.op, found.old, found.new, found.old_is_key, message, stored, passed
+            )
+        elif isinstance(found, pgoutput.Begin):
             self._begin, self._begun_events = found, 0
             again = found.lsn == to_int(stored.get("ottla_tx", -1))
             self._skip_events = to_int(stored.get("ottla_events", 0)) if again else 0
         elif isinstance(found, pgoutput.Commit):
             begin, self._begin = self._begin, None
             self._finished_lsn = found.end_lsn
+            self._committed = found.end_lsn
             events = self._drained.events
             if events and begin is not None and events[-1].begin is begin:
-                self._drained.offset = self._offset(events[-1], stored, partial=False)
+                self._drained.offset = self._offset(events[-1], stored, found.end_lsn)
         elif isinstance(found, pgoutput.Relation):
             self._relations[found.oid] = self._relation(found)
-        elif isinstance(found, pgoutput.RowChange):
-            self._add(
-                found.relation, found.op, found.old, found.new, found.old_is_key, message, stored, passed
-            )
         elif isinstance(found, pgoutput.Truncated):
             for oid in found.relations:
                 self._add(oid, TRUNCATE, None, None, False, message, stored, passed)
@@ -261,37 +269,37 @@ class PostgresReader(ChangeReader[_Event]):
         table = self._relations.get(oid)
         if table is None or op in self._settings.skipped:
             return
-        lsn_commit = to_int(stored.get("lsn_commit") or 0)
-        if begin.lsn <= lsn_commit or self._begun_events <= self._skip_events:
+        if begin.lsn < self._done_lsn or self._begun_events <= self._skip_events:
+            return
+        if begin.xid == self._done_xid and message.data_start <= self._done_event:
             return
         if begin.lsn < passed.get(str(table.table), 0):
             return
-        self._drained.events.append(_Event(table, op, old, new, old_is_key, message.data_start, begin))
+        self._drained.events.append(
+            _Event(table, op, old, new, old_is_key, message.data_start, begin, self._committed)
+        )
         self._drained.bytes += len(message.payload)
 
     def _relation(self, found: pgoutput.Relation) -> PgTable | None:
         table = TableId(found.name, found.schema)
         if not self._server.wanted(table):
             return None
-        required = self._server.not_null(table)
-        rows = [(one.name, one.oid, one.modifier, one.name in required) for one in found.columns]
+        rows = [(one.name, one.oid, one.modifier) for one in found.columns]
         return self._server.shape_table(table, rows)
 
-    def _offset(self, last: _Event, stored: Mapping[str, Json], *, partial: bool) -> JsonObject:
+    def _offset(self, last: _Event, stored: Mapping[str, Json], end_lsn: int | None) -> JsonObject:
+        """The offset behind an event; `end_lsn` is the end of its transaction, None if there is more of it."""
         begin = last.begin
         offset: JsonObject = {
             "lsn": last.lsn,
             "lsn_proc": last.lsn,
-            "lsn_commit": to_int(stored.get("lsn_commit") or 0) if partial else begin.lsn,
+            "lsn_commit": end_lsn if end_lsn is not None else last.committed or 0,
             "txId": begin.xid,
             "ts_usec": begin.time_us,
             "messageType": {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}.get(last.op, "TRUNCATE"),
         }
-        if partial:
+        if end_lsn is None:
             offset |= {"ottla_tx": begin.lsn, "ottla_events": self._begun_events}
-            before = [one for one in self._drained.events if one.begin is not begin]
-            if before:
-                offset["lsn_commit"] = before[-1].begin.lsn
         left = {key: lsn for key, lsn in _positions(stored).items() if lsn > begin.lsn}
         if left:
             offset[SNAPSHOT_TABLES] = json.dumps(left)
@@ -325,14 +333,14 @@ class PostgresReader(ChangeReader[_Event]):
 
     # -- reading
 
-    def _read_table(self, table: TableId) -> Iterator[Read]:
+    def _snapshot_changes(self, table: TableId) -> Iterator[Change]:
         snapshot = self._exported()
         described = self._server.describe_table(table)
         dialect = self._server.dialect
         wanted = [one for one, kind in zip(described.names, described.types, strict=True) if kind is not None]
-        listed = ", ".join(f"{dialect.quote(one)}::text" for one in wanted) or "1::text"
+        listed = ", ".join(map(dialect.quote, wanted)) or "1"
         parsers = [kind.parse for kind in described.types if kind is not None]
-        source = self._source(table, snapshot.at_us, "true", snapshot.lsn, None)
+        source = self._source(table, snapshot.at_us, snapshot.lsn, None, None)
         with (
             dialect.errors(f"cannot read {table}"),
             contextlib.closing(snapshot.rows.cursor(f"ottla_{time.time_ns():x}")) as cursor,
@@ -340,63 +348,48 @@ class PostgresReader(ChangeReader[_Event]):
             cursor.itersize = FETCH_ROWS
             cursor.execute(f"SELECT {listed} FROM {dialect.table(table)}")
             for row in cursor:
-                values = {
-                    name: None if text is None else parse(text)
-                    for name, parse, text in zip(wanted, parsers, row, strict=False)
-                }
-                yield from records_of_change(
-                    Change(described.shape, READ, None, values, source), tombstones=False
-                )
+                values = [
+                    None if text is None else parse(text) for parse, text in zip(parsers, row, strict=False)
+                ]
+                yield Change(described.shape, READ, None, values, source)
 
     def _change(self, event: _Event) -> Change:
-        table, begin = event.table, event.begin
-        old = None if event.old is None else self._row(table, event.old, None)
-        new = None if event.new is None else self._row(table, event.new, None if event.old_is_key else old)
-        source = self._source(table.table, begin.time_us, "false", event.lsn, begin)
+        table, begin, shape = event.table, event.begin, event.table.shape
+        old = None if event.old is None else table.row(event.old, None)
+        new = None if event.new is None else table.row(event.new, None if event.old_is_key else old)
+        source = self._source(table.table, begin.time_us, event.lsn, begin, event.committed)
         moved = None
         before = old
         if event.op == UPDATE and old is not None:
-            keys = table.shape.key_names
-            if keys and new is not None and any(old.get(one) != new.get(one) for one in keys):
+            if new is not None and not shape.has_same_key(old, new):
                 moved = old
             if event.old_is_key:
                 before = None
-        if event.op == DELETE and old is None:
-            before = {}
-        return Change(table.shape, event.op, before, new, source, moved)
-
-    def _row(
-        self, table: PgTable, values: pgoutput.Values, old: Mapping[str, ConnectValue] | None
-    ) -> JsonObject:
-        row: JsonObject = {}
-        for name, kind, value in zip(table.names, table.types, values, strict=True):
-            if kind is None:
-                continue
-            if value is pgoutput.UNCHANGED:
-                row[name] = old[name] if old is not None else unavailable(kind.schema)
-            else:
-                row[name] = None if value is None else kind.parse(value)
-        return row
+        return Change(shape, event.op, before, new, source, moved)
 
     def _source(
-        self, table: TableId, at_us: int, snapshot: str, lsn: int, begin: pgoutput.Begin | None
-    ) -> JsonObject:
-        commit = "null" if begin is None else f'"{begin.lsn}"'
-        return {
-            "version": VERSION,
-            "connector": "postgresql",
-            "name": self._server.prefix,
-            "ts_ms": at_us // 1000,
-            "snapshot": snapshot,
-            "db": self._server.dialect.address.database,
-            "sequence": f'[{commit},"{lsn}"]',
-            "ts_us": at_us,
-            "ts_ns": at_us * 1000,
-            "schema": table.schema,
-            "table": table.name,
-            "txId": begin.xid if begin is not None else None,
-            "lsn": lsn,
-        }
+        self, table: TableId, at_us: int, lsn: int, begin: pgoutput.Begin | None, committed: int | None
+    ) -> list[ConnectValue]:
+        """The block `source`, in the order of its fields."""
+        before = "null" if committed is None else f'"{committed}"'
+        return [
+            VERSION,
+            "postgresql",
+            self._server.prefix,
+            at_us // 1000,
+            "false",
+            self._server.dialect.address.database,
+            f'[{before},"{lsn}"]',
+            at_us,
+            at_us * 1000,
+            table.schema,
+            table.name,
+            begin.xid if begin is not None else None,
+            lsn,
+            None,
+            None,
+            None,
+        ]
 
     # -- the rest
 
@@ -438,6 +431,13 @@ class PostgresReader(ChangeReader[_Event]):
             with contextlib.suppress(ConnectError):
                 self._server.ask("SELECT pg_drop_replication_slot(%s)", [self._server.slot])
         self._server.close()
+
+
+def _done_in_transaction(stored: Mapping[str, Json]) -> tuple[int, int]:
+    """The transaction that Debezium's offset is in, and its last event in Kafka. Ours count events instead."""
+    if "ottla_tx" in stored or "snapshot" in stored or stored.get("txId") is None:
+        return -1, 0
+    return to_int(stored["txId"]), to_int(stored.get("lsn") or 0)
 
 
 def _positions(stored: Mapping[str, Json]) -> dict[str, int]:

@@ -9,18 +9,29 @@ from typing import Final
 
 from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.data import schema as schemas
+from ottla.connect.data.schema import changed
 from ottla.connect.databases.address import Address
 from ottla.connect.databases.connection import Connection, SqlRow, SqlValue
 from ottla.connect.databases.dialect import TableId
 from ottla.connect.databases.postgres import Postgres
 from ottla.connect.failures import Occupied, TaskFailed
-from ottla.connect.sources.changes.envelope import TableShape, source_schema
+from ottla.connect.sources.changes.envelope import Row, TableShape, source_schema
 from ottla.connect.sources.changes.keys import Choice
-from ottla.connect.sources.changes.pg_types import PgType, pg_type
+from ottla.connect.sources.changes.pg_types import (
+    OwnType,
+    PgType,
+    TypeModes,
+    default_of,
+    pg_type,
+    unavailable,
+)
+from ottla.connect.sources.changes.pgoutput import UNCHANGED, Values
 
 _logger = logging.getLogger(__name__)
 
 _OPTIONAL_INT64: Final = schemas.optional(schemas.INT64)
+_FIRST_OWN: Final = 16_384
+"""The numbers of PostgreSQL's own types are below."""
 SOURCE: Final = source_schema(
     "io.debezium.connector.postgresql.Source",
     [
@@ -29,6 +40,8 @@ SOURCE: Final = source_schema(
         ("txId", _OPTIONAL_INT64),
         ("lsn", _OPTIONAL_INT64),
         ("xmin", _OPTIONAL_INT64),
+        ("origin", schemas.OPTIONAL_STRING),
+        ("origin_lsn", _OPTIONAL_INT64),
     ],
 )
 
@@ -41,6 +54,21 @@ class PgTable:
     names: tuple[str, ...]
     types: tuple[PgType | None, ...]
     shape: TableShape
+
+    def row(self, values: Values, old: Row | None) -> Row:
+        """The values of a row that the stream sent. A large one that did not change is that of the old row."""
+        row: Row = []
+        append = row.append
+        for kind, value in zip(self.types, values, strict=True):
+            if kind is None:
+                continue
+            if value is None:
+                append(None)
+            elif value is UNCHANGED:
+                append(old[len(row)] if old is not None else unavailable(kind.schema))
+            else:
+                append(kind.parse(value))
+        return row
 
 
 def lsn_number(text: str) -> int:
@@ -170,10 +198,8 @@ class PgServer:
     def describe_table(self, table: TableId) -> PgTable:
         """A table as it is now."""
         rows = self.ask(
-            "SELECT a.attname, CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE a.atttypid END, "
-            "CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END, a.attnotnull "
-            "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
-            "WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+            "SELECT attname, atttypid::int8, atttypmod FROM pg_attribute WHERE attrelid = to_regclass(%s) "
+            "AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
             [self.dialect.table(table)],
         )
         if not rows:
@@ -181,51 +207,69 @@ class PgServer:
         return self.shape_table(table, rows)
 
     def shape_table(self, table: TableId, rows: Sequence[SqlRow]) -> PgTable:
-        """The shape of columns: name, type's number, modifier, and whether it may not be null."""
+        """The shape of columns: name, type's number and modifier."""
         keys = self.key_names(table)
-        enums = self._labels([row[1] for row in rows])
+        about = self._about_columns(table)
+        modes = TypeModes(
+            self._values["decimal.handling.mode"],
+            self._values["time.precision.mode"],
+            self._own_types({int(row[1]) for row in rows}),
+        )
         types: list[PgType | None] = []
         columns = []
-        for name, oid, modifier, not_null in rows:
-            found = pg_type(
-                oid,
-                modifier,
-                self._values["decimal.handling.mode"],
-                self._values["time.precision.mode"],
-                enums,
-            )
+        for name, oid, modifier in rows:
+            found = pg_type(oid, modifier, modes)
             if found is None or not (name in keys or self.choice.column(table, name)):
                 types.append(None)
                 continue
-            if not (not_null or name in keys):
+            not_null, expression = about.get(name, (False, ""))
+            default = default_of(found, expression)
+            if not not_null:
                 found = found.nullable()
             types.append(found)
-            columns.append((name, found.schema))
-        shape = TableShape.of(f"{self.prefix}.{table}", columns, keys, SOURCE)
+            columns.append(
+                (name, found.schema if default is None else changed(found.schema, default=default))
+            )
+        known = {name for name, _ in columns}
+        shape = TableShape.of(
+            f"{self.prefix}.{table}", columns, [one for one in keys if one in known], SOURCE
+        )
         return PgTable(table, tuple(row[0] for row in rows), tuple(types), shape)
 
     def key_names(self, table: TableId) -> list[str]:
-        """The columns of the primary key, in order."""
+        """The columns of the primary key, in order; without one, those of the first unique index by name."""
         rows = self.ask(
-            "SELECT a.attname FROM pg_index i "
+            "SELECT c.relname, i.indisprimary, a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
             "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
-            "WHERE i.indrelid = to_regclass(%s) AND i.indisprimary ORDER BY array_position(i.indkey::int2[], a.attnum)",
+            "WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indexprs IS NULL AND i.indpred IS NULL "
+            "ORDER BY i.indisprimary DESC, c.relname, array_position(i.indkey::int2[], a.attnum)",
             [self.dialect.table(table)],
         )
-        return [name for (name,) in rows]
+        return [name for index, _, name in rows if index == rows[0][0]]
 
-    def not_null(self, table: TableId) -> set[str]:
-        """The columns that may not be null."""
+    def _about_columns(self, table: TableId) -> dict[str, tuple[bool, str]]:
+        """Whether each column may not be null, and the text of its default."""
         rows = self.ask(
-            "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND attnotnull",
+            "SELECT a.attname, a.attnotnull, CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END "
+            "FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum "
+            "WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0",
             [self.dialect.table(table)],
         )
-        return {name for (name,) in rows}
+        return {name: (bool(not_null), expression or "") for name, not_null, expression in rows}
 
-    def _labels(self, oids: Sequence[int]) -> dict[int, str]:
-        rows = self.ask(
-            "SELECT enumtypid::int8, string_agg(enumlabel, ',' ORDER BY enumsortorder) FROM pg_enum "
-            "WHERE enumtypid::int8 = ANY(%s) GROUP BY 1",
-            [list(oids)],
-        )
-        return {int(oid): labels for oid, labels in rows}
+    def _own_types(self, oids: set[int]) -> dict[int, OwnType]:
+        """The types among these that are not built in, with those that they are made of."""
+        found: dict[int, OwnType] = {}
+        wanted = {one for one in oids if one >= _FIRST_OWN}
+        while wanted:
+            rows = self.ask(
+                "SELECT t.oid::int8, t.typname, t.typtype, t.typbasetype::int8, t.typtypmod, t.typelem::int8, "
+                "(SELECT string_agg(enumlabel, ',' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid) "
+                "FROM pg_type t WHERE t.oid::int8 = ANY(%s)",
+                [list(wanted)],
+            )
+            for oid, name, kind, base, modifier, element, labels in rows:
+                found[int(oid)] = OwnType(name, kind, int(base), modifier, int(element), labels or "")
+            made_of = {part for one in found.values() for part in (one.base, one.element)}
+            wanted = {one for one in made_of if one >= _FIRST_OWN and one not in found}
+        return found

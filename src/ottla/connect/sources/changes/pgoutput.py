@@ -63,7 +63,7 @@ class Commit:
     end_lsn: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RowChange:
     """A row was inserted (c), updated (u) or deleted (d). `old_is_key`: the old row has its key only."""
 
@@ -118,7 +118,7 @@ class _Cursor:
         data, at, size = self._data, self._at + 2, len(self._data)
         values: Values = []
         append = values.append
-        for _ in range(self.number("H")):
+        for _ in range(int.from_bytes(self.take(2), "big")):
             kind = data[at] if at < size else -1
             at += 1
             if kind == _TEXT:
@@ -146,9 +146,8 @@ def decode(data: bytes) -> Message:
     cursor = _Cursor(data)
     kind = cursor.take(1)
     if kind == b"I":
-        relation = cursor.number("I")
-        cursor.take(1)
-        return RowChange("c", relation, None, cursor.row())
+        cursor.take(5)
+        return RowChange("c", int.from_bytes(data[1:5], "big"), None, cursor.row())
     if kind == b"B":
         return Begin(cursor.number("Q"), cursor.number("q") + _EPOCH_US, cursor.number("I"))
     if kind == b"C":

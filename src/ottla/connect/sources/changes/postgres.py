@@ -19,7 +19,7 @@ class PostgresChanges(SourceConnector):
     """`io.debezium.connector.postgresql.PostgresConnector`."""
 
     java_classes = ("io.debezium.connector.postgresql.PostgresConnector",)
-    version = "3.6.0"
+    version = "3.6.3"
     extra = "postgres"
 
     @classmethod

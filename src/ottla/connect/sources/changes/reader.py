@@ -9,11 +9,18 @@ import json
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
+from ottla.connect.data.record import Headers
 from ottla.connect.databases.dialect import TableId
-from ottla.connect.sources.changes.envelope import Change, heartbeat, records_of_change
+from ottla.connect.sources.changes.envelope import (
+    Change,
+    RecordStyle,
+    context_headers,
+    heartbeat,
+    records_of_change,
+)
 from ottla.connect.sources.changes.keys import ChangeSettings
 from ottla.connect.spi import Offsets, Read, ReadLimit, SourceReader, partition_key
 from ottla.json_types import Json, JsonObject, as_object
@@ -45,11 +52,33 @@ def snapshot_tables(stored: Mapping[str, Json]) -> JsonObject:
     return as_object(json.loads(str(stored.get(SNAPSHOT_TABLES) or "{}")), SNAPSHOT_TABLES)
 
 
+_SNAPSHOT_FIELD: Final = 4
+"""Where the block `source` has its field `snapshot`."""
+
+
+def _mark(place: str, *, first: bool, last: bool) -> str:
+    if last and "last" in place:
+        return "last"
+    if first and "first" in place:
+        return "first"
+    if last:
+        return "last_in_data_collection"
+    return "first_in_data_collection" if first else "true"
+
+
+def _marked(change: Change, mark: str) -> Change:
+    source = list(change.source)
+    source[_SNAPSHOT_FIELD] = mark
+    return replace(change, source=source)
+
+
 class ChangeReader(SourceReader, Generic[Event]):
     """Reads one database for one connector."""
 
-    def __init__(self, settings: ChangeSettings) -> None:
+    def __init__(self, settings: ChangeSettings, connector: str) -> None:
         self._settings = settings
+        headers = context_headers(settings.prefix, connector) if settings.headers else Headers()
+        self._style = RecordStyle(settings.tombstones, headers)
         self._key = partition_key({"server": settings.prefix})
         self._ready = False
         self._drained: Drained[Event] = Drained()
@@ -82,8 +111,8 @@ class ChangeReader(SourceReader, Generic[Event]):
         """Runs a statement."""
 
     @abstractmethod
-    def _read_table(self, table: TableId) -> Iterator[Read]:
-        """The rows of a table as the snapshot has them."""
+    def _snapshot_changes(self, table: TableId) -> Iterator[Change]:
+        """The rows of a table as the snapshot has them; `source` says that each is one of a snapshot."""
 
     @abstractmethod
     def _change(self, event: Event) -> Change:
@@ -124,18 +153,34 @@ class ChangeReader(SourceReader, Generic[Event]):
         stored = start.get(self._key, {})
         if not self._is_complete(stored):
             before = snapshot_tables(stored)
-            return [f"table {name}" for name in snapshot_tables(end[self._key]) if name not in before]
+            tables = snapshot_tables(end[self._key])
+            place = ("first " if not before else "") + ("last " if self._is_complete(end[self._key]) else "")
+            return [f"{place}table {name}" for name in tables if name not in before]
         return ["heartbeat"]
 
     def read(self, split: str) -> Iterator[Read]:
         if split == "stream":
             for event in self._drained.events:
-                yield from records_of_change(self._change(event), tombstones=self._settings.tombstones)
+                yield from records_of_change(self._change(event), self._style)
         elif split == "heartbeat":
             yield heartbeat(self._settings.prefix, self._settings.heartbeat_prefix)
         else:
-            schema, _, name = split.removeprefix("table ").partition(".")
-            yield from self._read_table(TableId(name, schema))
+            place, _, table = split.partition("table ")
+            schema, _, name = table.partition(".")
+            for change in self._marked(TableId(name, schema), place):
+                yield from records_of_change(change, self._style)
+
+    def _marked(self, table: TableId, place: str) -> Iterator[Change]:
+        """The rows of a table with Debezium's marks of the first and last ones, of the table and of all tables."""
+        kept: Change | None = None
+        first = True
+        for change in self._snapshot_changes(table):
+            if kept is not None:
+                yield _marked(kept, _mark(place, first=first, last=False))
+                first = False
+            kept = change
+        if kept is not None:
+            yield _marked(kept, _mark(place, first=first, last=True))
 
     def commit(self, end: Offsets) -> None:
         self._drained.events = []

@@ -1,0 +1,36 @@
+"""Configurations that are refused, with what to do instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.connect.config.connector import validate_connector
+from ottla.connect.failures import BadRequest
+from ottla.connect.plugins import Plugins
+
+
+@pytest.mark.parametrize(
+    "name", ["sqlserver.SqlServerConnector", "oracle.OracleConnector", "mongodb.MongoDbConnector"]
+)
+def test_other_connectors_of_debezium_are_refused_with_a_way_to_run_them(name):
+    with pytest.raises(
+        BadRequest, match="Run this one in Apache Kafka Connect, which works on Ottla's brokers"
+    ):
+        Plugins().connector(f"io.debezium.connector.{name}")
+
+
+@pytest.mark.parametrize(
+    ("boundary", "errors"), [("connector", 1), ("CONNECTOR", 1), ("interval", 0), ("poll", 0)]
+)
+def test_transactions_that_a_connector_would_define_are_refused_in_kafka_s_words(boundary, errors):
+    config = {
+        "name": "lines",
+        "connector.class": "FileStreamSource",
+        "file": "lines.txt",
+        "topic": "lines",
+        "transaction.boundary": boundary,
+    }
+    found = validate_connector(Plugins(), config)
+    (value,) = (one for _, one in found.configs if one.name == "transaction.boundary")
+    assert len(value.errors) == errors
+    assert all("does not support connector-defined transaction boundaries" in one for one in value.errors)
