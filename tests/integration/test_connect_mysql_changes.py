@@ -1,6 +1,8 @@
 """MariaDB changes: the snapshot, every change in Debezium's shape, once across restarts, and what goes wrong."""
 
 import contextlib
+import tempfile
+from pathlib import Path
 
 import pymysql
 import pytest
@@ -140,7 +142,10 @@ COLUMNS = {
     "blob1": ("BLOB", "x'00ff'", "AP8=", None),
     "l1": ("VARCHAR(9) CHARACTER SET latin1", "'ü'", "ü", None),
     "lt": ("LONGTEXT", "'ü'", "ü", None),
-    "uu": ("UUID", "'00000000-0000-0000-0000-000000000001'", "00000000-0000-0000-0000-000000000001", None),
+    "uu": (
+        *("UUID", "'00000000-0000-0000-0000-000000000001'", "00000000-0000-0000-0000-000000000001"),
+        "io.debezium.data.Uuid",
+    ),
     "ip": ("INET6", "'::1'", "::1", None),
     "p": ("POINT", "POINT(1, 2)", POINT, "io.debezium.data.geometry.Point"),
 }  # fmt: skip
@@ -282,14 +287,22 @@ def test_truncate_is_a_change_unless_it_is_skipped(rest, broker, server, sql):
     rest.call("DELETE", "/connectors/emptied")
 
 
-def test_tls_to_the_server_is_verified(rest, broker, tmp_path):
+@pytest.fixture
+def open_folder():
+    """A folder that the server's own user can read."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        path.chmod(0o755)
+        yield path
+
+
+def test_tls_to_the_server_is_verified(rest, broker, open_folder):
     ours, other = CertificateAuthority.create(), CertificateAuthority.create("another CA")
     identity = ours.issue("mariadb")
-    certificate = write_pem(identity, tmp_path / "server.pem")
+    certificate = write_pem(identity, open_folder / "server.pem")
     certificate.chmod(0o644)
-    tmp_path.chmod(0o755)
-    trusted = ours.write_truststore(tmp_path / "trusted.pem")
-    strange = write_pkcs12(other.issue("nobody"), tmp_path / "strange.p12", "not-a-real-secret")
+    trusted = ours.write_truststore(open_folder / "trusted.pem")
+    strange = write_pkcs12(other.issue("nobody"), open_folder / "strange.p12", "not-a-real-secret")
     with running_mariadb(f"--ssl-cert={certificate}", f"--ssl-key={certificate}") as server:
         login = {"host": "127.0.0.1", "port": server.port, "user": "root"}
         with contextlib.closing(pymysql.connect(**login, autocommit=True)) as connection:

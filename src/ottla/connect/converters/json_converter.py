@@ -110,7 +110,7 @@ class JsonConverter(Converter):
             )
         self._numeric = decimals == "NUMERIC"
         self._schema_texts: dict[Schema, str] = {}
-        self._encoders: dict[int, tuple[Schema, str, Encode, str]] = {}
+        self._encoders: dict[int, tuple[Schema, bytes, Encode, bytes]] = {}
         self._parsed_schemas: dict[str, Schema] = {}
         content = self.configs.get("schema.content")
         self._fixed = self.parse_schema(parse_json(content.encode())) if content else None
@@ -122,13 +122,13 @@ class JsonConverter(Converter):
             return None
         if schema is not None and value is not None:
             head, encode, tail = self._prepared(schema)
-            return (head + encode(value) + tail).encode("utf-8", "replace")
+            return head + encode(value).encode("utf-8", "replace") + tail
         payload = to_json(self._json(schema, value))
         if not self._with_schemas:
             return payload.encode("utf-8", "replace")
         return f'{{"schema":{self._schema_text(schema)},"payload":{payload}}}'.encode("utf-8", "replace")
 
-    def _prepared(self, schema: Schema) -> tuple[str, Encode, str]:
+    def _prepared(self, schema: Schema) -> tuple[bytes, Encode, bytes]:
         """What stands before a payload, its encoder, and what stands behind it."""
         found = self._encoders.get(id(schema))
         if found is None:
@@ -139,7 +139,12 @@ class JsonConverter(Converter):
                 head, tail = f'{{"schema":{self._schema_text(schema)},"payload":', "}"
             encode = encoder_of(schema, self._one)
             # The schema stays with its encoder, so that its id is not given to another one.
-            found = self._encoders[id(schema)] = (schema, head, encode, tail)
+            found = self._encoders[id(schema)] = (
+                schema,
+                head.encode("utf-8", "replace"),
+                encode,
+                tail.encode(),
+            )
         return found[1:]
 
     def _one(self, schema: Schema, value: ConnectValue) -> str:

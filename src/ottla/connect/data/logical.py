@@ -19,13 +19,12 @@ _CONTEXT: Final = decimal.Context(prec=100_000, Emax=999_999, Emin=-999_999)
 def decimal_to_bytes(schema: Schema, value: decimal.Decimal) -> bytes:
     """The unscaled value, as Java's BigInteger writes it."""
     scale = decimal_scale(schema)
-    sign, digits, exponent = value.as_tuple()
+    exponent = value.as_tuple().exponent
     if not isinstance(exponent, int):
         raise DataError(f"{value} is not a number that a Decimal can hold")
     if -exponent != scale:
         raise DataError("Decimal value has mismatching scale for given Decimal schema")
-    unscaled = int("".join(map(str, digits)) or "0")
-    return signed_bytes(-unscaled if sign else unscaled)
+    return signed_bytes(int(value.scaleb(scale, context=_CONTEXT)))
 
 
 def decimal_from_bytes(schema: Schema, data: bytes) -> decimal.Decimal:

@@ -84,7 +84,9 @@ def records_of(batch: pa.RecordBatch) -> Iterator[SourceRecord]:
 def rows_batch(rows: Iterable[Row]) -> pa.RecordBatch:
     """Rows for Kafka as one Arrow batch."""
     columns = list(zip(*rows, strict=True)) or [()] * len(ROWS)
-    headers = [[{"key": key, "value": value} for key, value in one] for one in columns[5]]
+    headers: list[list[dict[str, str | bytes | None]]] = [[]] * len(columns[5])
+    if any(columns[5]):
+        headers = [[{"key": key, "value": value} for key, value in one] for one in columns[5]]
     arrays = [pa.array(columns[at], ROWS.field(at).type) for at in range(5)]
     return pa.RecordBatch.from_arrays([*arrays, pa.array(headers, HEADERS)], schema=ROWS)
 

@@ -274,7 +274,8 @@ class MySqlServer:
         keys = [one.name for one in sorted(columns, key=lambda one: one.key) if one.key]
         definitions = self._definitions(table)
         keys = keys or definitions.unique
-        types, fields = [], []
+        types: list[tuple[str, MySqlType]] = []
+        fields: list[tuple[str, schemas.Schema]] = []
         for one in columns:
             found = mysql_type(definitions.unhidden(one), self._modes)
             if found is None or not (one.name in keys or self.choice.column(table, one.name)):

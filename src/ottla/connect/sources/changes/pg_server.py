@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,7 @@ from ottla.connect.sources.changes.pg_types import (
     TypeModes,
     default_of,
     pg_type,
+    row_parser,
     unavailable,
 )
 from ottla.connect.sources.changes.pgoutput import UNCHANGED, Values
@@ -54,9 +55,13 @@ class PgTable:
     names: tuple[str, ...]
     types: tuple[PgType | None, ...]
     shape: TableShape
+    parse: Callable[[Values], Row]
+    """The values of a row that is complete."""
 
     def row(self, values: Values, old: Row | None) -> Row:
         """The values of a row that the stream sent. A large one that did not change is that of the old row."""
+        if UNCHANGED not in values:
+            return self.parse(values)
         row: Row = []
         append = row.append
         for kind, value in zip(self.types, values, strict=True):
@@ -234,7 +239,7 @@ class PgServer:
         shape = TableShape.of(
             f"{self.prefix}.{table}", columns, [one for one in keys if one in known], SOURCE
         )
-        return PgTable(table, tuple(row[0] for row in rows), tuple(types), shape)
+        return PgTable(table, tuple(row[0] for row in rows), tuple(types), shape, row_parser(types))
 
     def key_names(self, table: TableId) -> list[str]:
         """The columns of the primary key, in order; without one, those of the first unique index by name."""

@@ -11,7 +11,7 @@ import functools
 import json
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -355,6 +355,26 @@ def _timestamp(modifier: int, mode: str) -> PgType:
     if 0 <= modifier <= 3:
         return PgType(_named(Type.INT64, "io.debezium.time.Timestamp"), lambda text: _micros(text) // 1000)
     return PgType(_named(Type.INT64, "io.debezium.time.MicroTimestamp"), _micros)
+
+
+def row_parser(types: Sequence[PgType | None]) -> Callable[[Sequence[str | None]], list[ConnectValue]]:
+    """One function for a whole row, made of a line of source. Columns without a type are left out.
+
+    >>> row_parser([PgType(schemas.INT32, int), None, PgType(schemas.STRING, str)])(["1", "x", None])
+    [1, None]
+    """
+    names: dict[str, object] = {
+        f"parse{number}": one.parse for number, one in enumerate(types) if one is not None
+    }
+    parts = [
+        f"v{number}" if one.parse is str else f"None if v{number} is None else parse{number}(v{number})"
+        for number, one in enumerate(types)
+        if one is not None
+    ]
+    values = "".join(f"v{number}, " for number in range(len(types))) or "*_,"
+    exec(f"def row(values):\n    {values} = values\n    return [{', '.join(parts)}]", names)
+    made: Callable[[Sequence[str | None]], list[ConnectValue]] = names["row"]  # type: ignore[assignment]
+    return made
 
 
 _LITERAL: Final = re.compile(r"'((?:[^']|'')*)'::[\w\s.\"()]+")
