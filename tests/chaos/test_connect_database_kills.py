@@ -145,6 +145,7 @@ def running_apache(folder):
     (folder / "kafka").mkdir()
     kafka = ApacheKafka(folder / "kafka")
     try:
+        kafka.format()
         yield kafka.start()
     finally:
         kafka.kill()

@@ -332,4 +332,4 @@ def test_tls_to_the_server_is_verified(rest, broker, open_folder):
 def trace(rest, name):
     """The sentence of a task that failed, or that is tried again."""
     _, status = rest.call("GET", f"/connectors/{name}/status")
-    return next((one["trace"].splitlines()[0] for one in status["tasks"] if one.get("trace")), "")
+    return next((one["trace"].splitlines()[0] for one in status.get("tasks", []) if one.get("trace")), "")
