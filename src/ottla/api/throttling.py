@@ -67,7 +67,10 @@ class Meter:
             spent_s += now - self._since
         self._since = now
         self.counted = True
-        self.throttle_ms = self._measures.charge_fetch(size, spent_s, now)
+        measures = self._measures
+        self.throttle_ms = measures.charge(measures.fetch, size, spent_s, now)
+        if self.throttle_ms:
+            measures.take_back(size, now)
         return self.throttle_ms
 
     def mutation_quota(self, *, strict: bool) -> MutationQuota | None:

@@ -8,6 +8,7 @@ from ottla.api.throttling import Meter
 from ottla.broker.response_errors import reports
 from ottla.errors import ErrorCode
 from ottla.net.request import Request
+from ottla.security.quotas.managers import UNMEASURED
 from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import DecodeError
 from ottla.wire.headers import decode_response_header
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 
 _respond: Final = Request.respond
+_COUNTED: Final = Meter(UNMEASURED, lambda: 0.0, 0.0)
+"""In the place of a meter: the request is a Fetch that was counted with its bytes, and is answered at once."""
 
 
 class MeteredRequest(Request):
@@ -28,7 +31,7 @@ class MeteredRequest(Request):
     known_meter: Meter | None
     """What `meter` returns once it was asked for: most requests that are answered at once need none."""
     produced_bytes: int
-    """The size of a Produce request; of others only the time counts here. Negative once a Fetch was counted."""
+    """The size of a Produce request; of others only the time counts here."""
 
     metered = True
 
@@ -57,11 +60,12 @@ class MeteredRequest(Request):
         connection = self._connection
         measures = connection.measures
         now = connection.monotonic()
-        throttle_ms = measures.charge_fetch(size, now - measures.used_s, now)
+        throttle_ms = measures.charge(measures.fetch, size, now - measures.used_s, now)
         # What comes after this counts with the next request: see `respond`.
         measures.used_s = now
-        self.produced_bytes = -1
+        self.known_meter = _COUNTED
         if throttle_ms:
+            measures.take_back(size, now)
             connection.mute(throttle_ms / 1000)
         return throttle_ms
 
@@ -70,17 +74,19 @@ class MeteredRequest(Request):
             # It is answered at once, so the connection's measures are still those of its client.
             connection = self._connection
             measures = connection.measures
-            counted_at = measures.used_s
-            produced_bytes = self.produced_bytes
-            if produced_bytes >= 0:
-                now = connection.monotonic()
-                throttle_ms = measures.charge(measures.produce, produced_bytes, now - counted_at, now)
-                if throttle_ms:
-                    self._throttle(response, throttle_ms)
-                counted_at = now
+            now = connection.monotonic()
+            throttle_ms = measures.charge(measures.produce, self.produced_bytes, now - measures.used_s, now)
+            if throttle_ms:
+                self._throttle(response, throttle_ms)
             _respond(self, response)
             if measures.request is not None:
-                measures.carried_s += connection.monotonic() - counted_at
+                measures.carried_s += connection.monotonic() - now
+            return
+        if self.known_meter is _COUNTED:
+            measures = self._connection.measures
+            _respond(self, response)
+            if measures.request is not None:
+                measures.carried_s += self._connection.monotonic() - measures.used_s
             return
         if self.buffers is not None or self.closed_by_client:
             return

@@ -87,13 +87,10 @@ class ClientMeasures:
                 throttle_ms = max(throttle_ms, min(over_ms, measure.window_ms))
         return throttle_ms
 
-    def charge_fetch(self, size: int, spent_s: float, now: float) -> int:
-        """Count a Fetch and the bytes of its answer. If its client has to wait, the bytes do not count."""
-        measure = self.fetch
-        throttle_ms = self.charge(measure, size, spent_s, now)
-        if throttle_ms and measure is not None:
-            measure.record(-size, int(now * 1000))
-        return throttle_ms
+    def take_back(self, size: int, now: float) -> None:
+        """The client of a Fetch has to wait and gets an empty answer: its bytes do not count."""
+        if self.fetch is not None:
+            self.fetch.record(-size, int(now * 1000))
 
 
 UNMEASURED: Final = ClientMeasures(None)
