@@ -18,7 +18,7 @@ WORKERS ?= 3
 AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-mirror-faults test-connect-suite test-kafka-suite test-avro-pairs test-dashboards pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-mirror-faults test-connect-suite test-kafka-suite test-avro-pairs test-confluent-suite test-dashboards pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -86,6 +86,9 @@ test-dashboards: setup  ## every expression of other people's dashboards: make t
 
 test-avro-pairs: setup  ## verdicts and texts of Apache Avro on random schemas, the long form: make test-avro-pairs [PAIRS=10000] [SEEDS=3]
 	OTTLA_AVRO_PAIRS=$(or $(PAIRS),10000) OTTLA_AVRO_SEEDS=$(or $(SEEDS),3) $(BIN)/python -m pytest tests/oracle/test_registry_avro_java.py
+
+test-confluent-suite: setup  ## confluent-kafka's own tests of registries and serializers: make test-confluent-suite CHECKOUT=DIR [ONLY=avro_serdes]
+	PYTHONPATH=tests nice $(BIN)/python -m registry_suite.run $(CHECKOUT) $(if $(ONLY),--only "$(ONLY)")
 
 test-connect-faults: setup  ## Connect, the long form: 20 workers and databases killed while tables and files grow
 	OTTLA_CONNECT_KILLS=20 $(BIN)/python -m pytest tests/chaos/test_connect_kills.py tests/chaos/test_connect_database_kills.py

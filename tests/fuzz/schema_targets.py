@@ -7,8 +7,8 @@ import random
 
 from fuzz.frames import mutate
 from fuzz.targets import Target
-from ottla.registry import avro, json_schema
-from ottla.registry.errors import InvalidSchema
+from ottla.registry import avro, contracts, extras, json_schema
+from ottla.registry.errors import InvalidSchema, RegistryError
 from ottla.registry.records import schema_key, scoped_key, value
 from ottla.registry.state import State
 from ottla.schemas.avro_decode import compile_decoder
@@ -68,6 +68,57 @@ def _feed_pair(rng: random.Random, data: bytes) -> None:
     assert state.next_offset == 3
 
 
+_RULE = {
+    "name": "r",
+    "kind": "TRANSFORM",
+    "mode": "WRITEREAD",
+    "type": "CEL",
+    "tags": ["PII"],
+    "params": {"a": "b"},
+}
+_CONTRACT = {
+    "metadata": {"tags": {"a": ["PII"]}, "properties": {"owner": "shop"}, "sensitive": ["owner"]},
+    "ruleSet": {"domainRules": [_RULE], "migrationRules": [{**_RULE, "mode": "UPGRADE"}]},
+}
+_RESOURCE = {"resourceName": "t", "resourceNamespace": "-", "resourceId": "1", "resourceType": "topic"}
+
+
+def _good_extra(rng: random.Random) -> bytearray:
+    dek = ("k", "orders-value", "AES256_GCM", rng.randrange(1, 3))
+    association = {**_RESOURCE, "subject": "s", "associationType": "value", "lifecycle": "WEAK"}
+    pairs = (
+        (extras.kek_key("k"), value({"name": "k", "kmsType": "t", "kmsKeyId": "i", "shared": False})),
+        (extras.dek_key(dek), value({"kekName": "k", "encryptedKeyMaterial": "AA=="})),
+        (extras.association_key(("1", "topic", "value")), value(association)),
+        (b"{}", value(_CONTRACT)),
+    )
+    key, content = rng.choice(pairs)
+    return bytearray(key + _EDGE + content)
+
+
+def _feed_extra(rng: random.Random, data: bytes) -> None:
+    """The state takes any record and answers questions afterwards; a contract is refused or can be merged."""
+    state = extras.ExtrasState()
+    for offset, pair in enumerate((bytes(_good_extra(rng)), data)):
+        key, edge, content = pair.partition(_EDGE)
+        state.apply(offset, key, content if edge else None)
+        try:
+            document = json.loads(content)
+            layers = document["metadata"], document["ruleSet"]
+            contracts.check_metadata(layers[0])
+            contracts.check_rule_set(layers[1])
+        except (RegistryError, ValueError, LookupError, TypeError, RecursionError):
+            continue
+        for merge, one, other in zip(
+            (contracts.merged_metadata, contracts.merged_rule_set), layers, _CONTRACT.values(), strict=True
+        ):
+            once = merge([other, one])
+            assert contracts.same(merge([once, one]), once)
+    for place in state.associations.values():
+        assert isinstance(place["resourceName"], str)
+    assert state.next_offset == 2
+
+
 def _good_text(rng: random.Random) -> bytearray:
     return bytearray(json.dumps(rng.choice((_ORDER, _CART))).encode())
 
@@ -107,6 +158,7 @@ def _feed_record(rng: random.Random, data: bytes) -> None:
 
 SCHEMA_TARGETS = [
     Target("registry records", _good_pair, _feed_pair, mutate, (), share=6),
+    Target("registry keys and contracts", _good_extra, _feed_extra, mutate, (), share=4),
     Target("schema texts", _good_text, _feed_text, mutate, (), share=6),
     Target("avro records", _good_record, _feed_record, mutate, (InvalidData,), share=8),
 ]

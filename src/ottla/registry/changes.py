@@ -6,6 +6,7 @@ from typing import Final
 
 from ottla.json_types import JsonObject
 from ottla.registry import names, records
+from ottla.registry.contracts import check_metadata, check_rule_set
 from ottla.registry.errors import RegistryError, not_permitted, subject_not_found
 from ottla.registry.registry import LEVELS, MODES, Registry
 from ottla.registry.state import Version
@@ -22,7 +23,13 @@ _KEPT: Final = (
     "defaultRuleSet",
     "overrideRuleSet",
 )
-"""Settings that are kept and given back. Of them only `normalize` has an effect."""
+"""Settings that are kept and given back. `alias` and those that validate have no effect."""
+_CHECKED: Final = {
+    "defaultMetadata": check_metadata,
+    "overrideMetadata": check_metadata,
+    "defaultRuleSet": check_rule_set,
+    "overrideRuleSet": check_rule_set,
+}
 
 
 async def delete_subject(registry: Registry, subject: str, *, permanent: bool) -> list[int]:
@@ -147,6 +154,11 @@ async def set_config(registry: Registry, scope: str | None, body: JsonObject) ->
             " forward_transitive, and full_transitive",
         )
     wanted = {key: body[key] for key in _KEPT if body.get(key) is not None}
+    for key, check in _CHECKED.items():
+        check(wanted.get(key))
+    group = wanted.get("compatibilityGroup", "")
+    if not isinstance(group, str):
+        raise RegistryError(422, 42203, "compatibilityGroup is the name of a property of the metadata.")
 
     def decide() -> list[records.Pair]:
         if registry.mode(scope).startswith("READONLY"):

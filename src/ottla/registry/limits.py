@@ -18,3 +18,13 @@ MAX_COMPARED_PAIRS: Final = 100_000
 MAX_MESSAGES: Final = 50
 """Incompatibilities that one answer lists."""
 MAX_SUBJECT_CHARS: Final = 1024
+MAX_KEKS: Final = 10_000
+MAX_DEKS: Final = 100_000
+"""Encryption keys that the registry holds in memory."""
+MAX_KEY_BYTES: Final = 16_384
+"""An encrypted key. A key of AES has 64 bytes at most; key management services add some hundred."""
+MAX_KEY_TEXT_CHARS: Final = 4_096
+MAX_KMS_PROPERTIES: Final = 100
+MAX_ASSOCIATIONS: Final = 100_000
+MAX_RULES: Final = 1_000
+"""Rules of one schema."""

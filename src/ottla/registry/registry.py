@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.json_types import JsonObject
-from ottla.registry import names, records
+from ottla.json_types import Json, JsonObject
+from ottla.registry import contracts, names, records
 from ottla.registry.errors import (
     InvalidSchema,
     RegistryError,
@@ -148,9 +148,7 @@ class Registry:
             content = one.content
             if content.type != proposal.type:
                 continue
-            if proposal.metadata is not None and proposal.metadata != content.metadata:
-                continue
-            if proposal.rule_set is not None and proposal.rule_set != content.rule_set:
+            if not self._same_contract(proposal, one):
                 continue
             if tuple(content.references) != tuple(proposal.references):
                 continue
@@ -166,6 +164,49 @@ class Registry:
                 if held.normalized == parsed.normalized:
                     return one
         return None
+
+    def _same_contract(self, proposal: Proposal, one: Version) -> bool:
+        """Whether metadata and rules, as they were sent or as settings complete them, are those of a version."""
+        if proposal.metadata is None and proposal.rule_set is None:
+            return True
+        content = one.content
+        metadata, rule_set = self._contract(one.subject, proposal, one)
+        return (
+            proposal.metadata is None
+            or contracts.same(proposal.metadata, content.metadata)
+            or contracts.same(metadata, content.metadata)
+        ) and (
+            proposal.rule_set is None
+            or contracts.same(proposal.rule_set, content.rule_set)
+            or contracts.same(rule_set, content.rule_set)
+        )
+
+    def _contract(
+        self, subject: str, proposal: Proposal, before: Version | None
+    ) -> tuple[JsonObject | None, JsonObject | None]:
+        """Metadata and rules of a new schema: the defaults, then its own or the last version's, then the overrides."""
+
+        def setting(name: str) -> Json:
+            return self.state.setting(self.state.configs, subject, name)
+
+        metadata, rule_set = proposal.metadata, proposal.rule_set
+        if before is not None:
+            metadata = before.content.metadata if metadata is None else metadata
+            rule_set = before.content.rule_set if rule_set is None else rule_set
+        return (
+            contracts.merged_metadata([setting("defaultMetadata"), metadata, setting("overrideMetadata")]),
+            contracts.merged_rule_set([setting("defaultRuleSet"), rule_set, setting("overrideRuleSet")]),
+        )
+
+    def _in_group(
+        self, subject: str, metadata: JsonObject | None, versions: Sequence[Version]
+    ) -> Sequence[Version]:
+        """The versions of the same compatibility group; all where no group is configured."""
+        group = self.state.setting(self.state.configs, subject, "compatibilityGroup")
+        if not group:
+            return versions
+        own = contracts.group_of(metadata, group)
+        return [one for one in versions if contracts.group_of(one.content.metadata, group) == own]
 
     def version(self, subject: str, number: int, *, deleted: bool = False) -> Version:
         """A version by its number; -1 is the latest. 40401 or 40402 if there is none."""
@@ -194,8 +235,11 @@ class Registry:
     ) -> list[str]:
         """The incompatibilities with one version, or by the subject's level with those that it names for None."""
         parsed = self._normal(self.parse(subject, proposal), normalize=normalize)
+        versions: Sequence[Version]
         if version is None:
-            versions = self.state.versions(subject)
+            every = self.state.versions(subject)
+            metadata, _ = self._contract(subject, proposal, every[-1] if every else None)
+            versions = self._in_group(subject, metadata, every)
             level = self.level(subject)
         else:
             versions = [self.version(subject, version)]
@@ -268,8 +312,11 @@ class Registry:
     ) -> Version:
         every = self.state.versions(subject, deleted=True)
         importing = proposal.id >= 0
+        live: Sequence[Version] = [one for one in every if not one.deleted]
+        metadata, rule_set = proposal.metadata, proposal.rule_set
         if not importing:
-            live = [one for one in every if not one.deleted]
+            metadata, rule_set = self._contract(subject, proposal, live[-1] if live else None)
+            live = self._in_group(subject, metadata, live)
             level = self.level(subject)
             old = [(one.version, self.parse_version(one)) for one in live] if level != "NONE" else []
             found = self._compared(level, parsed, old)
@@ -278,7 +325,7 @@ class Registry:
         text = parsed.normalized if normalize else parsed.text
         if len(text.encode()) > MAX_SCHEMA_BYTES:
             raise RegistryError(422, 42209, f"The schema is larger than {MAX_SCHEMA_BYTES} bytes")
-        content = Content(proposal.type, text, proposal.references, proposal.metadata, proposal.rule_set)
+        content = Content(proposal.type, text, proposal.references, metadata, rule_set)
         number = every[-1].version + 1 if every else 1
         if proposal.version > 0 and importing:
             number = proposal.version

@@ -30,10 +30,6 @@ class Roles:
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def changes(self) -> int:
-        assert self.registry is not None
-        return self.registry.state.changes
-
     def elected(self, outcome: Election | None) -> None:
         """Called by the elector's thread."""
         self._loop.call_soon_threadsafe(self._begin, outcome)

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.settings import ClusterSettings
+from ottla.registry.extras import Extras, ExtrasState
 from ottla.registry.leader import Elector, Identity
 from ottla.registry.log import SchemasLog
 from ottla.registry.registry import Registry
@@ -26,6 +27,8 @@ _logger = logging.getLogger(__name__)
 _BACKLOG: Final = 1024
 _KEEP_ALIVE_S: Final = 60
 _MAX_CONNECTIONS: Final = 2_000
+_EXTRAS_SUFFIX: Final = "_extras"
+"""Of the topic that holds keys and associations: Confluent's registry has no such records in `_schemas`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,14 @@ async def serve(settings: RegistrySettings, started: Callable[[str], None]) -> N
     log = SchemasLog(new_cluster, settings.topic, settings.replication_factor, state, fence_id)
     registry = Registry(state, log, roles.may_write)
     registry.default_level = settings.level
+
+    def extras_log(held: ExtrasState) -> SchemasLog:
+        beside = f"{settings.topic}{_EXTRAS_SUFFIX}"
+        return SchemasLog(
+            new_cluster, beside, settings.replication_factor, held, f"{settings.group}-{beside}"
+        )
+
+    extras = Extras(extras_log, roles.may_write)
     roles.registry = registry
     try:
         await log.start()
@@ -78,7 +89,7 @@ async def serve(settings: RegistrySettings, started: Callable[[str], None]) -> N
     elector.start()
     server = uvicorn.Server(
         uvicorn.Config(
-            App(Api(registry, cluster_id), roles, settings.users),
+            App(Api(registry, cluster_id, extras), roles, settings.users),
             http=_http_class(),
             lifespan="off",
             access_log=False,
@@ -99,6 +110,7 @@ async def serve(settings: RegistrySettings, started: Callable[[str], None]) -> N
     finally:
         await asyncio.to_thread(elector.stop)
         await log.stop()
+        await extras.stop()
         registry.formats.close()
 
 

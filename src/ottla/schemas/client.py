@@ -22,6 +22,7 @@ from ottla.schemas.errors import (
     SchemaError,
     UnknownSchema,
 )
+from ottla.schemas.rules import active_rules
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -59,6 +60,8 @@ class RegisteredSchema:
     guid: str = ""
     subject: str = ""
     version: int = 0
+    rules: tuple[tuple[str, str], ...] = ()
+    """The rules that serializers have to run, each with its mode."""
 
 
 @dataclass(slots=True)
@@ -425,6 +428,7 @@ def _registered(answer: JsonObject) -> RegisteredSchema:
             as_text(answer.get("guid") or "", "guid"),
             as_text(answer.get("subject") or "", "subject"),
             as_int(answer.get("version") or 0, "version"),
+            active_rules(as_object(answer.get("ruleSet") or {}, "ruleSet")),
         )
     except JsonTypeError as error:
         raise SchemaError(f"the registry's answer is not one of Confluent's interface: {error}") from None

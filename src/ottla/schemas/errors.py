@@ -29,6 +29,12 @@ class RegistryRefused(SchemaError):
         self.code = code
 
 
+class UnsupportedRules(SchemaError):
+    """A schema has rules that would have to run with each record, which these serializers do not do."""
+
+    says_nothing_about_the_record = True
+
+
 class UnknownSchema(SchemaError):
     """The registry does not know a schema id, guid or subject."""
 

@@ -15,7 +15,8 @@ from ottla.client.structs import Headers
 from ottla.schemas import frames
 from ottla.schemas.avro_decode import DAMAGED, reason
 from ottla.schemas.client import Reference, RegisteredSchema, Registry
-from ottla.schemas.errors import InvalidData, RegistryUnavailable, SchemaError
+from ottla.schemas.errors import InvalidData, SchemaError
+from ottla.schemas.rules import check_rules
 from ottla.schemas.values import Decode, Encode, Value
 
 if TYPE_CHECKING:
@@ -197,7 +198,9 @@ class RegistrySerde(Serializer, Deserializer):
             return None
         found = self._encoders.get(topic)
         if found is None:
-            found = self._encoders[topic] = self._encoder(self.subject_for(topic))
+            found = self._encoder(self.subject_for(topic))
+            check_rules(found[1], "WRITE")
+            self._encoders[topic] = found
         if self._ids == "header":
             self._add_header(headers, found[1])
         return found[0](data)
@@ -220,10 +223,10 @@ class RegistrySerde(Serializer, Deserializer):
                     raise _unreadable(error, frames.check_prefix(data)) from None
         try:
             return self._read(headers, data)
-        except RegistryUnavailable:
-            # The record may be sound: nothing is known about it until the registry answers.
-            raise
         except SchemaError as error:
+            if error.says_nothing_about_the_record:
+                # The record may be sound.
+                raise
             if error.schema_id is None:
                 error.schema_id = frames.schema_id_of(data)
             if self._dead_letters is None:
@@ -244,6 +247,7 @@ class RegistrySerde(Serializer, Deserializer):
                 if isinstance(name, str)
                 else self.registry.by_id(name, self.subject or "")
             )
+            check_rules(held, "READ")
             decode = self._decoder(held)
             if len(self._decoders) >= _MAX_DECODERS:
                 self._decoders.clear()

@@ -18,7 +18,8 @@ from ottla.registry.compat.avro import AmbiguousField, compare
 from ottla.schemas.avro_decode import compile_decoder, is_text
 from ottla.schemas.avro_values import decimal_digits
 from ottla.schemas.client import Registry
-from ottla.schemas.errors import InvalidData, RegistryUnavailable, SchemaError
+from ottla.schemas.errors import InvalidData, SchemaError
+from ottla.schemas.rules import check_rules
 from ottla.schemas.serde import AvroOptions, Schema
 from ottla.schemas.spark_columns import (
     MAX_COLUMN_DEPTH,
@@ -285,9 +286,9 @@ def _read_by_columns(
             return plans[number]
         try:
             writer = _writer(registry, number)
-        except RegistryUnavailable:
-            raise
-        except SchemaError:
+        except SchemaError as error:
+            if error.says_nothing_about_the_record:
+                raise
             # The way by rows names it. It may be known tomorrow.
             return None
         plans[number] = _plan(writer, reader, kind)
@@ -373,6 +374,7 @@ def _decoder(registry: Registry, number: int, reader: AvroType, *, texts: bool) 
 
 def _writer(registry: Registry, number: int) -> AvroType:
     held = registry.by_id(number)
+    check_rules(held, "READ")
     if held.type != "AVRO":
         raise InvalidData(f"the schema {number} is {held.type}, and from_avro reads AVRO", number)
     return registry.avro("-")._parse(held.text, held.references).root

@@ -91,6 +91,9 @@ def read_rows(
                 decode = decoders[data[:5]] = make(frames.check_prefix(data))
             rows.append(decode(data, 5))
         except DAMAGED as error:
+            if getattr(error, "says_nothing_about_the_record", False):
+                # No registry answers, or the schema has rules: null would lose a record that may be sound.
+                raise
             if not permissive:
                 raise unreadable(data, error) from None
             rows.append(None)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from ottla.schemas.client import Registry
+from ottla.schemas.client import RegisteredSchema, Registry
 from ottla.schemas.errors import SchemaError
 from ottla.schemas.json import JsonSchemaSerde
 from ottla.schemas.json_schema_types import JsonType, json_type
+from ottla.schemas.rules import check_rules
 from ottla.schemas.serde import JsonOptions, Schema
 from ottla.schemas.spark_columns import Mode, array_of, arrow_function, cached, check_mode, read_rows
 from ottla.schemas.values import Decode, Value
@@ -60,12 +61,18 @@ def from_json_schema(
         rows = read_rows(
             values,
             decoders,
-            lambda number: plain._decoder(registry.by_id(number)),
+            lambda number: plain._decoder(_readable(registry, number)),
             permissive=permissive,
         )
         return array_of(rows, arrow, permissive=permissive)
 
     return arrow_function(read, kind)(column)
+
+
+def _readable(registry: Registry, number: int) -> RegisteredSchema:
+    held = registry.by_id(number)
+    check_rules(held, "READ")
+    return held
 
 
 def to_json_schema(

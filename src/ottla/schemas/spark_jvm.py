@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from ottla.json_types import as_int, as_list, as_text
+from ottla.json_types import as_int, as_list, as_object, as_text
 from ottla.registry import avro
 from ottla.registry.avro_types import AvroType
 from ottla.registry.compat.avro import AmbiguousField, compare
 from ottla.registry.errors import InvalidSchema
 from ottla.schemas import frames
-from ottla.schemas.client import Registry
+from ottla.schemas.client import RegisteredSchema, Registry
 from ottla.schemas.errors import SchemaError
+from ottla.schemas.rules import active_rules, check_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -114,6 +115,8 @@ def _writers(registry: Registry, subject: str, reader: AvroType) -> Iterator[tup
         if number in seen or held.get("schemaType", "AVRO") != "AVRO":
             continue
         seen.add(number)
+        rules = active_rules(as_object(held.get("ruleSet") or {}, "ruleSet"))
+        check_rules(RegisteredSchema(number, "", subject=subject, rules=rules), "READ")
         try:
             writer = avro.parse(as_text(held.get("schema"), "schema"))
             if not compare(reader, writer.root):

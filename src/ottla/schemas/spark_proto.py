@@ -23,6 +23,7 @@ from ottla.schemas.proto_messages import (
     repeated,
     to_python,
 )
+from ottla.schemas.rules import check_rules
 from ottla.schemas.spark_columns import (
     MAX_COLUMN_DEPTH,
     MAX_COLUMN_TYPES,
@@ -72,12 +73,18 @@ def from_protobuf(
         rows = read_rows(
             values,
             decoders,
-            lambda each: _decoder(MessageTypes(registry, registry.by_id(each)), reader),
+            lambda each: _decoder(_readable(registry, each), reader),
             permissive=permissive,
         )
         return array_of(rows, arrow, permissive=permissive)
 
     return arrow_function(read, kind)(column)
+
+
+def _readable(registry: Registry, number: int) -> MessageTypes:
+    held = registry.by_id(number)
+    check_rules(held, "READ")
+    return MessageTypes(registry, held)
 
 
 def _decoder(types: MessageTypes, reader: type[Message]) -> Decode:
@@ -99,7 +106,9 @@ def to_protobuf(column: Column | str, registry: Registry, subject: str, message:
     The schema is the subject's latest version, which must be registered before; `message` is the name of one of its
     messages, else it is the first. Fields that are null stay absent.
     """
-    number = registry.latest(subject).id
+    held = registry.latest(subject)
+    check_rules(held, "WRITE")
+    number = held.id
     _message_class(registry, number, message)
 
     def write(values: pa.Array) -> pa.Array:

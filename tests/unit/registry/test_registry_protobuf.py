@@ -194,3 +194,54 @@ def test_a_worker_that_dies_is_replaced(compiler):
     compiler._process.kill()
     compiler._process.wait()
     assert compiler.compile(proto("message A {}"), {}).model["own"] == [".shop.A"]
+
+
+TAGGED = """import "confluent/meta.proto";
+import "confluent/type/decimal.proto";
+message Person {
+  string name = 1 [(confluent.field_meta).tags = "PII", (confluent.field_meta).doc = "whole"];
+  confluent.type.Decimal owes = 2;
+}"""
+
+
+def test_the_imports_of_confluent_need_no_reference_and_their_tags_count(compiler):
+    found = compiler.compile(proto(TAGGED), {})
+    assert 'name = 1 [(confluent.field_meta) = { doc: "whole" tags: "PII" }]' in found.canonical
+    # Confluent's serializer sends the descriptor: its tags come back in the text.
+    again = compiler.compile(found.serialized, {})
+    assert again.text == again.canonical == found.canonical
+    assert compiler.compile(proto(TAGGED.replace("PII", "PHI")), {}).canonical != found.canonical
+
+
+def test_options_of_a_schema_that_is_imported_come_back_in_the_text(compiler):
+    options = proto(
+        'import "google/protobuf/descriptor.proto";\nextend google.protobuf.FieldOptions { string unit = 50001; }'
+    )
+    files = {"options.proto": options}
+    text = proto('import "options.proto";\nmessage M { int32 n = 1 [(unit) = "cm"]; }')
+    found = compiler.compile(text, files)
+    assert '[(shop.unit) = "cm"]' in found.canonical
+    as_descriptors = {"options.proto": compiler.compile(options, {}).serialized}
+    assert compiler.compile(found.serialized, as_descriptors).text == found.canonical
+
+
+def test_a_descriptor_that_contradicts_itself_is_refused(compiler):
+    file = descriptor_pb2.FileDescriptorProto(
+        name="x", package="shop", syntax="proto3", dependency=["confluent/meta.proto"]
+    )
+    message = file.message_type.add(name="M")
+    message.field.add(name="a", number=1, type=11, label=1, type_name=".shop.Missing")
+    message.field.add(name="a", number=1, type=5, label=1)
+    hostile = base64.b64encode(file.SerializeToString()).decode()
+    with pytest.raises(InvalidSchema):
+        compiler.compile(hostile, {})
+    file.dependency.append("nowhere.proto")
+    with pytest.raises(InvalidSchema, match=r"nowhere\.proto"):
+        compiler.compile(base64.b64encode(file.SerializeToString()).decode(), {})
+    # Two descriptors that import each other.
+    loop = {}
+    for own, other in (("a.proto", "b.proto"), ("b.proto", "a.proto")):
+        one = descriptor_pb2.FileDescriptorProto(name=own, syntax="proto3", dependency=[other])
+        loop[own] = base64.b64encode(one.SerializeToString()).decode()
+    with pytest.raises(InvalidSchema):
+        compiler.compile(proto('import "a.proto";\nmessage M {}'), loop)

@@ -27,6 +27,7 @@ from ottla.schemas.proto_messages import (
     repeated,
     to_python,
 )
+from ottla.schemas.rules import check_rules
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -72,6 +73,7 @@ class ProtobufConverter(RegistryConverter):
         text = proto_of(schema)
         submit = self.registry.register if self._registers else self.registry.lookup
         held = submit(self.subject_of(topic), text, "PROTOBUF")
+        check_rules(held, "WRITE")
         kind = MessageTypes(self.registry, held).at((0,))
         prefix = frames.prefix(held.id) + _FIRST
 
@@ -82,7 +84,9 @@ class ProtobufConverter(RegistryConverter):
         return write
 
     def _reader(self, schema_id: int) -> tuple[Schema, Callable[[bytes], ConnectValue]]:
-        types = MessageTypes(self.registry, self.registry.by_id(schema_id))
+        held = self.registry.by_id(schema_id)
+        check_rules(held, "READ")
+        types = MessageTypes(self.registry, held)
         schemas: dict[tuple[int, ...], Schema] = {}
 
         def read(record: bytes) -> ConnectValue:

@@ -14,10 +14,12 @@ import resource
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
+
+from ottla.registry.protobuf.imports import BUILT_IN
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
     from ottla.registry.protobuf.model import Compiled
 
@@ -55,13 +57,12 @@ def compile_schema(text: str, files: dict[str, str]) -> Compiled:
     from ottla.registry.protobuf.model import model_of
     from ottla.registry.protobuf.text import to_text
 
-    source = _as_text(text)
-    sources = {name: _as_text(each) for name, each in files.items()}
+    sources = _as_texts(files)
+    source = _as_text(text, sources)
     main = _free_name(sources)
-    found = _protoc(main, {**sources, main: source})
-    by_name = {one.name: one for one in found.file}
-    own = by_name[main]
-    model = model_of(own, list(found.file))
+    found = _protoc([main], {**sources, main: source})
+    model = model_of(next(one for one in found.file if one.name == main), list(found.file))
+    own = _with_options(found, main)
     own.ClearField("name")
     own.ClearField("source_code_info")
     canonical = to_text(own)
@@ -81,24 +82,69 @@ def _free_name(files: dict[str, str]) -> str:
     return name
 
 
-def _as_text(text: str) -> str:
+def _as_texts(files: dict[str, str]) -> dict[str, str]:
+    """The files as .proto text. Those that are texts come first: they may declare options of the others."""
+    found: dict[str, str] = {name: each for name, each in files.items() if _is_text(each)}
+    left = {name: each for name, each in files.items() if name not in found}
+    while left:
+        imports = {name: set(_descriptor(each).dependency) for name, each in left.items()}
+        name = next((name for name, needed in imports.items() if not needed & set(left)), next(iter(left)))
+        found[name] = _as_text(left.pop(name), found)
+    return found
+
+
+def _is_text(text: str) -> bool:
+    return any(char in text.strip() for char in "{;\"'\n")
+
+
+def _as_text(text: str, files: dict[str, str]) -> str:
     """The schema as .proto text; Confluent's Python serializer sends a descriptor in base64 instead."""
-    stripped = text.strip()
-    if any(char in stripped for char in "{;\"'\n"):
+    if _is_text(text):
         return text
+    from ottla.registry.protobuf.text import to_text
+
+    file = _descriptor(text)
+    file.name = _free_name(files)
+    imports = [name for name in file.dependency if not name.startswith(_WELL_KNOWN)]
+    if not imports:
+        return to_text(file)
+    found = _protoc(imports, files)
+    found.file.append(file)
+    try:
+        return to_text(_with_options(found, file.name))
+    except TypeError as error:
+        # The descriptor contradicts itself or its imports: the pool says where.
+        raise Refused(str(error)[:1000]) from None
+
+
+def _descriptor(text: str) -> FileDescriptorProto:
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
 
-    from ottla.registry.protobuf.text import to_text
-
     try:
-        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(stripped, validate=True))
+        return descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text.strip(), validate=True))
     except (binascii.Error, DecodeError, ValueError):
         raise Refused("it is neither .proto text nor a descriptor in base64") from None
-    return to_text(file)
 
 
-def _protoc(main: str, files: dict[str, str]) -> FileDescriptorSet:
+def _with_options(found: FileDescriptorSet, main: str) -> FileDescriptorProto:
+    """A file of a set, read again so that options which its imports declare are known by name."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(descriptor_pb2.DESCRIPTOR.serialized_pb)
+    raw = b""
+    for one in found.file:
+        if one.name == main:
+            raw = one.SerializeToString(deterministic=True)
+        if one.name != descriptor_pb2.DESCRIPTOR.name:
+            pool.AddSerializedFile(one.SerializeToString(deterministic=True))
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto"))
+    # The same type in a pool of its own, which knows more options.
+    return cast("FileDescriptorProto", kind.FromString(raw))
+
+
+def _protoc(wanted: list[str], files: dict[str, str]) -> FileDescriptorSet:
     import grpc_tools
     from google.protobuf import descriptor_pb2
     from grpc_tools import protoc
@@ -106,7 +152,7 @@ def _protoc(main: str, files: dict[str, str]) -> FileDescriptorSet:
     built_in = Path(grpc_tools.__file__).parent / "_proto"
     with tempfile.TemporaryDirectory(prefix="ottla-protoc-") as folder:
         root, out = Path(folder, "in"), Path(folder, "out")
-        for name, text in files.items():
+        for name, text in {**BUILT_IN, **files}.items():
             if name.startswith(_WELL_KNOWN):
                 continue
             path = Path(os.path.normpath(root / name))
@@ -120,7 +166,7 @@ def _protoc(main: str, files: dict[str, str]) -> FileDescriptorSet:
             os.dup2(log.fileno(), 2)
             try:
                 arguments = ["protoc", f"-I{root}", f"-I{built_in}", "--include_imports"]
-                code = protoc.main([*arguments, f"--descriptor_set_out={out}", main])
+                code = protoc.main([*arguments, f"--descriptor_set_out={out}", *wanted])
             finally:
                 os.dup2(kept, 2)
                 os.close(kept)

@@ -79,7 +79,7 @@ class App:
         user = self._users.authenticate(headers.get("authorization", "")) if self._users else None
         raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         place = (raw_path, scope["query_string"], user or "")
-        changes = self._roles.changes()
+        changes = self.api.changes()
         if changes != self._cached_at:
             self._cache.clear()
             self._cached_at = changes
@@ -94,6 +94,8 @@ class App:
         if method in ("POST", "PUT"):
             check_content_type(headers.get("content-type", ""))
             request.body = in_utf8(await _body(receive), headers.get("content-type", ""))
+        if handler in self.api.extra.handlers:
+            await self.api.extra.extras.ready()
         if handler in self.api.writes:
             found = await self._write(request, handler, words)
         else:
@@ -101,7 +103,7 @@ class App:
             found = await handler(request, words)
         answer = found if isinstance(found, Answer) else Answer(found)
         body = answer.body()
-        fresh = changes == self._roles.changes() and len(self._cache) < _MAX_CACHED
+        fresh = changes == self.api.changes() and len(self._cache) < _MAX_CACHED
         if method == "GET" and answer.status == 200 and fresh:
             self._cache[place] = (body, (answer.media_type or "").encode())
         return answer.status, body, answer.media_type or kind

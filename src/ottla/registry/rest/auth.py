@@ -94,10 +94,15 @@ def needed(method: str, segments: tuple[str, ...], context: str) -> tuple[str, s
         subject = segments[1]
     elif area == "compatibility" and len(segments) > 2:
         subject = segments[2]
+    elif area == "dek-registry" and len(segments) > 5:
+        # .../keks/{kek}/deks/{subject}: the KEKs themselves belong to the whole registry.
+        subject = segments[5]
+    elif segments[:2] == ("associations", "subjects") and len(segments) > 2:
+        subject = segments[2]
     if subject is not None:
         subject = subject if subject.startswith(":.") else names.qualify(context, subject)
         subject = names.normalize(subject)
-    if method == "GET" or area == "compatibility" or (method == "POST" and len(segments) == 2):
+    if method == "GET" or area == "compatibility" or (area, method, len(segments)) == ("subjects", "POST", 2):
         return "read", subject
     return ("admin" if area in ("config", "mode") else "write"), subject
 

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from ottla import __version__
 from ottla.json_types import Json, JsonObject
 from ottla.registry import changes, names
 from ottla.registry.errors import (
     RegistryError,
-    invalid_schema,
     schema_not_found,
     subject_not_found,
     version_not_found,
 )
+from ottla.registry.extras import Extras
 from ottla.registry.formats import TYPES
 from ottla.registry.registry import Proposal, Registry, parse_version_number
+from ottla.registry.rest.bodies import page, proposal
+from ottla.registry.rest.extra_routes import ExtraApi
 from ottla.registry.rest.http import Answer, Handler, Request, Routes
-from ottla.registry.state import Content, Reference, Version
-
-T = TypeVar("T")
+from ottla.registry.state import Content, Version
 
 
 class Api:
     """The handlers. Those that write run on the leader only; `app.py` forwards them elsewhere."""
 
-    def __init__(self, registry: Registry, cluster_id: str) -> None:
+    def __init__(self, registry: Registry, cluster_id: str, extras: Extras) -> None:
         self.registry = registry
         self.cluster_id = cluster_id
         self.routes = routes = Routes()
@@ -73,6 +71,11 @@ class Api:
         ):
             routes.add(method, pattern, handler)
             self.writes.add(handler)
+        self.extra = ExtraApi(registry, extras, routes, self.writes)
+
+    def changes(self) -> int:
+        """Grows with every change, so that kept answers know when they are stale."""
+        return self.registry.state.changes + self.extra.extras.state.changes
 
     # -- names
 
@@ -108,7 +111,7 @@ class Api:
             live = any(not one.deleted for one in versions)
             if (not live) if only else (live or request.flag("deleted")):
                 found.append(name)
-        return _page(request, found)
+        return page(request, found)
 
     async def lookup(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
@@ -127,7 +130,7 @@ class Api:
         numbers = [one.version for one in found if one.deleted or not only]
         if not numbers:
             raise subject_not_found(subject)
-        return _page(request, numbers)
+        return page(request, numbers)
 
     def _version(self, request: Request, words: tuple[str, ...]) -> Version:
         subject = self._subject(request, words[0])
@@ -144,7 +147,7 @@ class Api:
     async def referenced_by(self, request: Request, words: tuple[str, ...]) -> Json:
         one = self._version(request, words)
         found = self.registry.state.references_to(one.subject, one.version)
-        return _page(request, sorted({each.id for each in found}))
+        return page(request, sorted({each.id for each in found}))
 
     async def by_metadata(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
@@ -175,7 +178,7 @@ class Api:
                 continue
             versions = self.registry.state.versions(name, deleted=request.flag("deleted"))
             found += versions[-1:] if latest else versions
-        return [self._document(one, request) for one in _page(request, found)]
+        return [self._document(one, request) for one in page(request, found)]
 
     async def types(self, request: Request, words: tuple[str, ...]) -> Json:
         return list(TYPES)
@@ -231,13 +234,13 @@ class Api:
         return found
 
     async def subjects_by_id(self, request: Request, words: tuple[str, ...]) -> Json:
-        return _page(request, sorted({subject for subject, _ in self._users(request, words[0])}))
+        return page(request, sorted({subject for subject, _ in self._users(request, words[0])}))
 
     async def versions_by_id(self, request: Request, words: tuple[str, ...]) -> Json:
         found: list[Json] = [
             {"subject": name, "version": number} for name, number in self._users(request, words[0])
         ]
-        return _page(request, found)
+        return page(request, found)
 
     def _guid(self, given: str) -> list[tuple[str, int]]:
         found = [
@@ -373,7 +376,7 @@ class Api:
     # -- the rest
 
     async def contexts(self, request: Request, words: tuple[str, ...]) -> Json:
-        return _page(request, sorted(self.registry.state.contexts))
+        return page(request, sorted(self.registry.state.contexts))
 
     async def metadata_id(self, request: Request, words: tuple[str, ...]) -> Json:
         return {"scope": {"path": [], "clusters": {"kafka-cluster": self.cluster_id}}, "id": self.cluster_id}
@@ -398,53 +401,3 @@ def _content_document(content: Content, text: str) -> JsonObject:
 
 def _text_answer(text: str) -> Answer:
     return Answer(raw=text.encode())
-
-
-def _page(request: Request, found: list[T]) -> list[T]:
-    offset, limit = max(0, request.number("offset", 0)), request.number("limit", -1)
-    return found[offset:] if limit < 0 else found[offset : offset + limit]
-
-
-def proposal(body: JsonObject) -> Proposal:
-    """The schema in a request's body."""
-    text = body.get("schema")
-    if not isinstance(text, str):
-        raise invalid_schema("the body has no schema: send it as a string under the key 'schema'")
-    if not text.strip():
-        raise RegistryError(422, 42201, "Empty schema")
-    given = body.get("references") or []
-    if not isinstance(given, list):
-        raise invalid_schema("references must be a list")
-    return Proposal(
-        text,
-        str(body.get("schemaType") or "AVRO").upper(),
-        tuple(_reference(one) for one in given),
-        _object(body, "metadata"),
-        _object(body, "ruleSet"),
-        _number(body, "id", -1),
-        _number(body, "version", 0),
-    )
-
-
-def _reference(given: Json) -> Reference:
-    if isinstance(given, dict):
-        name, subject, version = given.get("name"), given.get("subject"), given.get("version")
-        if isinstance(name, str) and isinstance(subject, str) and isinstance(version, int):
-            return Reference(name, subject, version)
-    raise invalid_schema("a reference has a name, a subject and a version")
-
-
-def _object(body: JsonObject, key: str) -> JsonObject | None:
-    found = body.get(key)
-    if found is not None and not isinstance(found, dict):
-        raise invalid_schema(f"{key} must be an object")
-    return found
-
-
-def _number(body: JsonObject, key: str, default: int) -> int:
-    found = body.get(key)
-    if found is None:
-        return default
-    if not isinstance(found, int) or isinstance(found, bool) or abs(found) >= 2**31:
-        raise invalid_schema(f"{key} must be a number")
-    return found

@@ -1,0 +1,154 @@
+"""What `_schemas` has no place for: encryption keys and associations, a fold over the records of a topic beside it.
+
+The topic is made and read with the first request for one of them. A registry that serves schemas only has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias, TypeVar
+
+from ottla.errors import ApiException
+from ottla.json_types import JsonObject, as_int, as_text
+from ottla.registry import records
+from ottla.registry.errors import store_failed
+from ottla.registry.log import SchemasLog
+
+_logger = logging.getLogger(__name__)
+
+_WAIT_S: Final = 12.0
+
+K = TypeVar("K")
+
+_ASSOCIATION_TEXTS: Final = (
+    "subject",
+    "resourceName",
+    "resourceNamespace",
+    "resourceId",
+    "resourceType",
+    "associationType",
+    "lifecycle",
+)
+
+DekId: TypeAlias = tuple[str, str, str, int]
+"""The KEK, the subject, the algorithm and the version."""
+AssociationId: TypeAlias = tuple[str, str, str]
+"""The resource's id and type, and the kind of association (key or value)."""
+
+
+def kek_key(name: str) -> bytes:
+    return records.value({"keytype": "KEK", "name": name, "magic": 0})
+
+
+def dek_key(dek: DekId) -> bytes:
+    kek, subject, algorithm, version = dek
+    return records.value(
+        {
+            "keytype": "DEK",
+            "kekName": kek,
+            "subject": subject,
+            "algorithm": algorithm,
+            "version": version,
+            "magic": 0,
+        }
+    )
+
+
+def association_key(place: AssociationId) -> bytes:
+    resource, kind, association = place
+    return records.value(
+        {
+            "keytype": "ASSOC",
+            "resourceId": resource,
+            "resourceType": kind,
+            "associationType": association,
+            "magic": 0,
+        }
+    )
+
+
+class ExtrasState:
+    """Keys by their names, DEKs and associations by their ids, each as the document that clients see."""
+
+    def __init__(self) -> None:
+        self.keks: dict[str, JsonObject] = {}
+        self.deks: dict[DekId, JsonObject] = {}
+        self.associations: dict[AssociationId, JsonObject] = {}
+        self.next_offset = 0
+        self.changes = 0
+        """Counts changes, so that caches of answers know when they are stale."""
+
+    def apply(self, offset: int, key: bytes | None, raw: bytes | None) -> None:
+        """Take one record in. A record that no registry writes is logged and passed over."""
+        if offset < self.next_offset:
+            return
+        self.next_offset = offset + 1
+        self.changes += 1
+        try:
+            fields, value = records.read(key, raw)
+            self._fold(fields, value)
+        except (records.BadRecord, KeyError, TypeError, ValueError) as error:
+            # The record itself is not shown: properties of a KMS may be secrets.
+            _logger.warning(
+                "The record at offset %d of the registry's keys is passed over: %s", offset, error
+            )
+
+    def _fold(self, key: JsonObject, value: JsonObject | None) -> None:
+        match key["keytype"]:
+            case "KEK":
+                _set(self.keks, as_text(key["name"]), value)
+            case "DEK":
+                place = (as_text(key["kekName"]), as_text(key["subject"]), as_text(key["algorithm"]))
+                _set(self.deks, (*place, as_int(key["version"])), value)
+            case "ASSOC":
+                for name in _ASSOCIATION_TEXTS if value is not None else ():
+                    as_text(value[name], name)
+                kinds = (as_text(key["resourceType"]), as_text(key["associationType"]))
+                _set(self.associations, (as_text(key["resourceId"]), *kinds), value)
+
+
+def _set(table: dict[K, JsonObject], place: K, value: JsonObject | None) -> None:
+    if value is None:
+        table.pop(place, None)
+    else:
+        table[place] = value
+
+
+class Extras:
+    """The state, and its log once it is asked for. `may_write` says whether this instance is the leader right now."""
+
+    def __init__(self, new_log: Callable[[ExtrasState], SchemasLog], may_write: Callable[[], bool]) -> None:
+        self.state = ExtrasState()
+        self._new_log = new_log
+        self._may_write = may_write
+        self._log: SchemasLog | None = None
+        self._starting = asyncio.Lock()
+
+    async def ready(self) -> None:
+        """Wait until the topic has been read once. 50001 where it cannot be made or read."""
+        async with self._starting:
+            if self._log is None:
+                log = self._new_log(self.state)
+                try:
+                    await log.start()
+                except ApiException as error:
+                    await log.stop()
+                    raise store_failed(error) from None
+                self._log = log
+        try:
+            await asyncio.wait_for(self._log.ready.wait(), _WAIT_S)
+        except TimeoutError:
+            raise store_failed(
+                self._log.failure or "the registry is still reading its keys; try again"
+            ) from None
+
+    async def write(self, decide: Callable[[], Sequence[records.Pair]]) -> None:
+        """Write what a decision on the current state says. After `ready` only."""
+        assert self._log is not None
+        await self._log.change(lambda _: decide(), self._may_write)
+
+    async def stop(self) -> None:
+        if self._log is not None:
+            await self._log.stop()

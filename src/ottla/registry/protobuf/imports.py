@@ -1,0 +1,42 @@
+"""Files that every schema may import without a reference: Confluent's options for tags, and its decimal type.
+
+Their names and numbers are part of the format: serializers of all languages read and write them. Google's own types
+come with protoc.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_META_NUMBER: Final = 1088
+"""The number of each of the options in the options of Protobuf."""
+_META_OPTIONS: Final = {
+    "FileOptions": "file_meta",
+    "MessageOptions": "message_meta",
+    "FieldOptions": "field_meta",
+    "EnumOptions": "enum_meta",
+    "EnumValueOptions": "enum_value_meta",
+}
+
+
+def _meta() -> str:
+    message = "message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }"
+    extensions = [
+        f"extend google.protobuf.{options} {{ Meta {name} = {_META_NUMBER}; }}"
+        for options, name in _META_OPTIONS.items()
+    ]
+    head = ['syntax = "proto3";', "package confluent;", 'import "google/protobuf/descriptor.proto";']
+    return "\n".join([*head, message, *extensions]) + "\n"
+
+
+def _decimal() -> str:
+    message = "message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }"
+    return "\n".join(['syntax = "proto3";', "package confluent.type;", message]) + "\n"
+
+
+BUILT_IN: Final = {
+    "confluent/meta.proto": _meta(),
+    "confluent/type/decimal.proto": _decimal(),
+    # Confluent's package for Python has the same message under this name.
+    "confluent/types/decimal.proto": _decimal(),
+}

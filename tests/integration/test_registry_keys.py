@@ -1,0 +1,313 @@
+"""The DEK registry, associations and data contracts on a real broker, as clients use them."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from integration.registry_client import Http, topic_records
+from ottla.registry.rest.auth import hash_password
+from ottla.schemas import Registry
+from ottla.schemas.errors import UnsupportedRules
+from ottla.testing.registry import RegistryProcess
+
+pytest.importorskip("uvicorn")
+
+V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+V2 = {**V1, "fields": [*V1["fields"], {"name": "price", "type": "double"}]}
+KEKS = "/dek-registry/v1/keks"
+MATERIAL = base64.b64encode(b"an encrypted key").decode()
+OTHER = base64.b64encode(b"another encrypted key").decode()
+
+
+@pytest.fixture(scope="module")
+def registry(shared_ottla_broker):
+    with RegistryProcess(shared_ottla_broker.bootstrap, "--topic", "_keys", "--group", "keys") as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def follower(registry, shared_ottla_broker):
+    arguments = ("--topic", "_keys", "--group", "keys", "--follower-only")
+    with RegistryProcess(shared_ottla_broker.bootstrap, *arguments) as process:
+        yield process
+
+
+@pytest.fixture
+def http(registry):
+    return Http(registry.url)
+
+
+def kek(name, **more):
+    return {"name": name, "kmsType": "local-kms", "kmsKeyId": "mine", **more}
+
+
+def dek(**more):
+    return {"subject": "orders-value", "encryptedKeyMaterial": MATERIAL, **more}
+
+
+def test_a_key_lives_dies_and_comes_back(http):
+    status, made = http.ask("POST", KEKS, kek("life", doc="of orders", kmsProps={"region": "west"}))
+    assert status == 200 and made["shared"] is False and made["ts"] > 0
+    assert http.ask("POST", KEKS, kek("life", doc="of orders", kmsProps={"region": "west"})) == (200, made)
+    assert http.ask("POST", KEKS, kek("life", kmsKeyId="other"))[1]["error_code"] == 40970
+    assert http.get(f"{KEKS}/life") == made
+    changed = http.ask("PUT", f"{KEKS}/life", {"doc": "of carts"})[1]
+    assert changed["doc"] == "of carts" and changed["kmsProps"] == {"region": "west"}
+
+    status, first = http.ask("POST", f"{KEKS}/life/deks/orders-value", dek())
+    assert (status, first["version"], first["algorithm"]) == (200, 1, "AES256_GCM")
+    assert http.ask("POST", f"{KEKS}/life/deks", dek()) == (200, first)
+    assert http.ask("POST", f"{KEKS}/life/deks", dek(encryptedKeyMaterial=OTHER))[1]["error_code"] == 40970
+    second = http.ask("POST", f"{KEKS}/life/deks/orders-value", dek(version=2, encryptedKeyMaterial=OTHER))[1]
+    place = f"{KEKS}/life/deks/orders-value"
+    assert http.get(f"{KEKS}/life/deks") == ["orders-value"]
+    assert http.get(f"{place}/versions") == [1, 2]
+    assert http.get(f"{place}/versions/latest") == http.get(f"{place}/versions/-1") == second
+    assert http.get(place) == first
+    assert http.get(f"{place}?algorithm=AES256_SIV")["error_code"] == 40470
+    assert http.get(f"{KEKS}?subjectPrefix=orders") == ["life"]
+    assert http.get(f"{KEKS}?subjectPrefix=carts") == []
+
+    assert http.ask("DELETE", f"{KEKS}/life")[1]["error_code"] == 42272
+    assert http.ask("DELETE", f"{place}/versions/2?permanent=true")[1]["error_code"] == 40471
+    assert http.ask("DELETE", f"{place}/versions/2") == (204, None)
+    assert http.get(f"{place}/versions") == [1]
+    assert http.get(f"{place}/versions/2?deleted=true")["deleted"] is True
+    assert http.ask("POST", f"{place}/versions/2/undelete") == (204, None)
+    assert http.get(f"{place}/versions/2") == second
+    assert http.ask("DELETE", place) == (204, None)
+    assert http.get(f"{place}/versions")["error_code"] == 40470
+    assert http.ask("DELETE", f"{KEKS}/life") == (204, None)
+    assert http.get(f"{KEKS}/life")["error_code"] == 40470
+    assert "life" in http.get(f"{KEKS}?deleted=true") and "life" not in http.get(KEKS)
+    assert http.ask("POST", f"{place}/undelete")[1]["error_code"] == 40472
+    assert http.ask("POST", f"{KEKS}/life/undelete") == (204, None)
+    assert http.ask("POST", f"{place}/undelete") == (204, None)
+    assert http.get(f"{place}/versions") == [1, 2]
+    assert http.ask("DELETE", place) == (204, None)
+    assert http.ask("DELETE", f"{place}?permanent=true") == (204, None)
+    assert http.ask("DELETE", f"{KEKS}/life") == (204, None)
+    assert http.ask("DELETE", f"{KEKS}/life?permanent=true") == (204, None)
+    assert http.get(f"{KEKS}/life?deleted=true")["error_code"] == 40470
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code"),
+    [
+        ("", {"kmsType": "t", "kmsKeyId": "k"}, 42271),
+        ("", kek("x" * 5_000), 42271),
+        ("", kek("line\nbreak"), 42271),
+        ("", kek("k", kmsProps={"a": 1}), 42271),
+        ("", kek("k", kmsProps={str(number): "x" for number in range(101)}), 42271),
+        ("", kek("k", doc=["x"]), 42271),
+        ("", kek("k", shared="yes"), 42271),
+        ("", kek("k", shared=True), 42271),
+        ("/hostile/deks", {"encryptedKeyMaterial": MATERIAL}, 42271),
+        ("/hostile/deks", dek(subject=""), 42208),
+        ("/hostile/deks", dek(subject="x" * 2_000), 42208),
+        ("/hostile/deks", dek(algorithm="ROT13"), 42271),
+        ("/hostile/deks", dek(version=-3), 42202),
+        ("/hostile/deks", dek(version=True), 42202),
+        ("/hostile/deks", dek(version=2**40), 42202),
+        ("/hostile/deks", dek(encryptedKeyMaterial=None), 42271),
+        ("/hostile/deks", dek(encryptedKeyMaterial="not base64!"), 42271),
+        ("/hostile/deks", dek(encryptedKeyMaterial="A" * 100_000), 42271),
+        ("/nowhere/deks", dek(), 40470),
+        ("/hostile/undelete/more", {}, 404),
+    ],
+)
+def test_hostile_keys_are_refused(http, path, body, code):
+    assert http.ask("POST", KEKS, kek("hostile"))[0] == 200
+    assert http.ask("POST", KEKS + path, body)[1]["error_code"] == code
+
+
+def test_followers_forward_keys_and_their_topic_is_read_again(http, follower, shared_ottla_broker):
+    other = Http(follower.url)
+    assert other.ask("POST", KEKS, kek("far"))[0] == 200
+    made = other.ask("POST", f"{KEKS}/far/deks", dek())[1]
+    assert http.get(f"{KEKS}/far/deks/orders-value/versions/1") == made
+    # A registry that starts now knows the keys from their topic alone.
+    arguments = ("--topic", "_keys", "--group", "keys", "--follower-only")
+    with RegistryProcess(shared_ottla_broker.bootstrap, *arguments) as fresh:
+        assert Http(fresh.url).get(f"{KEKS}/far/deks/orders-value") == made
+    kinds = {
+        json.loads(key)["keytype"] for key, _ in topic_records(shared_ottla_broker.bootstrap, "_keys_extras")
+    }
+    assert {"NOOP", "KEK", "DEK"} <= kinds
+    assert all(
+        json.loads(key)["keytype"] not in ("KEK", "DEK", "ASSOC")
+        for key, _ in topic_records(shared_ottla_broker.bootstrap, "_keys")
+    )
+
+
+def test_roles_apply_to_keys_by_subject(shared_ottla_broker, tmp_path):
+    users = tmp_path / "users.toml"
+    users.write_text(
+        f"""
+        [roles.shop]
+        verbs = ["read", "write"]
+        subjects = ["shop-*"]
+        [roles.all]
+        verbs = ["read", "write"]
+        [users.ann]
+        password = "{hash_password("a")}"
+        roles = ["shop"]
+        [users.bob]
+        password = "{hash_password("b")}"
+        roles = ["all"]
+        """
+    )
+    arguments = ("--topic", "_keyroles", "--group", "keyroles", "--users", str(users))
+    with RegistryProcess(shared_ottla_broker.bootstrap, *arguments) as process:
+        ann, bob = Http(process.url, "ann", "a"), Http(process.url, "bob", "b")
+        assert ann.ask("POST", KEKS, kek("k"))[0] == 403
+        assert bob.ask("POST", KEKS, kek("k"))[0] == 200
+        assert ann.ask("POST", f"{KEKS}/k/deks/shop-orders", dek(subject="shop-orders"))[0] == 200
+        assert ann.ask("POST", f"{KEKS}/k/deks/bank", dek(subject="bank"))[0] == 403
+        # The subject stands in the body only: that needs the right to all.
+        assert ann.ask("POST", f"{KEKS}/k/deks", dek(subject="bank"))[0] == 403
+        assert ann.ask("GET", f"{KEKS}/k/deks/bank")[0] == 403
+        assert ann.ask("DELETE", f"{KEKS}/k")[0] == 403
+        assert ann.ask("POST", "/associations", {})[0] == 403
+        assert Http(process.url).ask("GET", KEKS)[0] == 401
+
+
+def test_associations_name_the_subject_of_a_topic(http):
+    topic = {
+        "resourceName": "orders",
+        "resourceNamespace": "west",
+        "resourceId": "id-1",
+        "resourceType": "topic",
+    }
+    one = {"subject": "shared-orders", "associationType": "value", "lifecycle": "STRONG"}
+    assert http.ask("POST", "/associations", {**topic, "associations": [one]})[1]["error_code"] == 422
+    one["schema"] = {"schema": json.dumps(V1)}
+    status, made = http.ask("POST", "/associations", {**topic, "associations": [one]})
+    assert status == 200 and made["associations"][0]["subject"] == "shared-orders"
+    assert http.get("/subjects/shared-orders/versions") == [1]
+    for namespace in ("west", "-"):
+        found = http.get(
+            f"/associations/resources/{namespace}/orders?resourceType=topic&associationType=value"
+        )
+        assert [each["subject"] for each in found] == ["shared-orders"]
+    assert http.get("/associations/resources/east/orders") == []
+    assert http.get("/associations/resources/-/orders?associationType=key") == []
+    assert (
+        len(http.get("/associations/subjects/shared-orders"))
+        == len(http.get("/associations/resources/id-1"))
+        == 1
+    )
+    other = {**one, "subject": "other-orders"}
+    assert http.ask("POST", "/associations", {**topic, "associations": [other]})[0] == 409
+    assert http.ask("PUT", "/associations", {**topic, "associations": [other]})[0] == 200
+    assert http.ask("DELETE", "/associations/resources/id-1?cascadeLifecycle=true") == (204, None)
+    assert http.get("/associations/resources/-/orders") == []
+    assert http.get("/subjects/other-orders/versions")["error_code"] == 40401
+    for bad in (
+        [],
+        [one] * 21,
+        ["x"],
+        [{**one, "lifecycle": "LONG"}],
+        [{**one, "schema": "x"}],
+        [{"subject": 1}],
+    ):
+        assert http.ask("POST", "/associations", {**topic, "associations": bad})[0] == 422
+
+
+def rule(name, **more):
+    return {"name": name, "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "ENCRYPT", **more}
+
+
+def test_defaults_and_overrides_complete_a_contract(http):
+    http.ask(
+        "PUT",
+        "/config/contract",
+        {
+            "defaultMetadata": {"properties": {"owner": "shop", "team": "a"}},
+            "overrideMetadata": {"properties": {"team": "b"}},
+            "defaultRuleSet": {"domainRules": [rule("common", doc="default"), rule("mine", doc="default")]},
+            "overrideRuleSet": {"domainRules": [rule("always")]},
+        },
+    )
+    sent = {
+        "metadata": {"properties": {"owner": "me"}},
+        "ruleSet": {"domainRules": [rule("mine", doc="own")]},
+    }
+    http.register("contract", V1, **sent)
+    found = http.get("/subjects/contract/versions/1")
+    assert found["metadata"]["properties"] == {"owner": "me", "team": "b"}
+    rules = {one["name"]: one.get("doc") for one in found["ruleSet"]["domainRules"]}
+    assert rules == {"common": "default", "mine": "own", "always": None}
+    # The same contract again, as it was sent, as it is held, or not at all: no new version.
+    assert http.register("contract", V1, **sent)[1]["version"] == 1
+    assert http.register("contract", V1, metadata=found["metadata"])[1]["version"] == 1
+    assert http.register("contract", V1)[1]["version"] == 1
+    assert http.register("contract", V1, metadata={"properties": {"owner": "you"}})[1]["version"] == 2
+    # A new schema without a contract of its own keeps that of the version before.
+    optional = {**V1, "fields": [*V1["fields"], {"name": "note", "type": "string", "default": ""}]}
+    third = http.register("contract", optional)[1]
+    assert third["version"] == 3 and third["metadata"]["properties"]["owner"] == "you"
+    assert len(third["ruleSet"]["domainRules"]) == 3
+
+
+def test_a_compatibility_group_is_compared_within_itself(http):
+    http.ask("PUT", "/config/grouped", {"compatibilityGroup": "application.version"})
+
+    def group(number):
+        return {"metadata": {"properties": {"application.version": number}}}
+
+    assert http.register("grouped", V1, **group("1"))[0] == 200
+    body = {"schema": json.dumps(V2), **group("2")}
+    assert http.ask("POST", "/compatibility/subjects/grouped/versions", body)[1]["is_compatible"]
+    assert http.register("grouped", V2, **group("1"))[0] == 409
+    assert http.register("grouped", V2, **group("2"))[1]["version"] == 2
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"metadata": []},
+        {"metadata": {"properties": {"a": 1}}},
+        {"metadata": {"tags": {"a": "PII"}}},
+        {"metadata": {"sensitive": [1]}},
+        {"ruleSet": "x"},
+        {"ruleSet": {"domainRules": {}}},
+        {"ruleSet": {"domainRules": [1]}},
+        {"ruleSet": {"domainRules": [{"type": "CEL"}]}},
+        {"ruleSet": {"domainRules": [rule("a"), rule("a")]}},
+        {"ruleSet": {"domainRules": [rule("a", mode="UPGRADE")]}},
+        {"ruleSet": {"migrationRules": [rule("a", mode="READ")]}},
+        {"ruleSet": {"domainRules": [rule("a", kind="OTHER")]}},
+        {"ruleSet": {"domainRules": [rule("a", params={"x": 1})]}},
+        {"ruleSet": {"domainRules": [rule("a", tags="PII")]}},
+        {"ruleSet": {"domainRules": [rule("a", expr=1)]}},
+        {"ruleSet": {"domainRules": [rule("a", disabled="no")]}},
+        {"ruleSet": {"domainRules": [rule(str(number)) for number in range(1_001)]}},
+    ],
+)
+def test_hostile_contracts_are_refused(http, more):
+    assert http.register("hostile-contract", V1, **more)[1]["error_code"] == 42201
+    kind, document = next(iter(more.items()))
+    setting = "defaultMetadata" if kind == "metadata" else "overrideRuleSet"
+    assert http.ask("PUT", "/config/hostile-contract", {setting: document})[1]["error_code"] == 42201
+
+
+def test_serializers_refuse_a_schema_whose_rules_would_have_to_run(http, registry):
+    http.register("secret-value", V1, ruleSet={"domainRules": [rule("encrypt", tags=["PII"])]})
+    writer = Registry(registry.url).avro("secret-value", V1)
+    with pytest.raises(UnsupportedRules, match=r"of secret-value has rules .* written \(encrypt\)"):
+        writer.serialize("secret", [], {"id": 1})
+    number = http.get("/subjects/secret-value/versions/1")["id"]
+    with pytest.raises(UnsupportedRules, match="confluent-kafka") as refused:
+        writer.deserialize("secret", [], b"\0" + number.to_bytes(4, "big") + b"\x02")
+    assert refused.value.schema_id == number
+    disabled = {
+        "domainRules": [rule("encrypt", disabled=True)],
+        "migrationRules": [rule("up", mode="UPGRADE")],
+    }
+    http.register("open-value", V1, ruleSet=disabled)
+    serde = Registry(registry.url).avro("open-value", V1)
+    assert serde.deserialize("open", [], serde.serialize("open", [], {"id": 1})) == {"id": 1}
