@@ -133,6 +133,8 @@ def test_followers_forward_keys_and_their_topic_is_read_again(http, follower, sh
     arguments = ("--topic", "_keys", "--group", "keys", "--follower-only")
     with RegistryProcess(shared_ottla_broker.bootstrap, *arguments) as fresh:
         assert Http(fresh.url).get(f"{KEKS}/far/deks/orders-value") == made
+    assert other.ask("DELETE", f"{KEKS}/far/deks/orders-value") == (204, None)
+    assert http.get(f"{KEKS}/far/deks") == []
     kinds = {
         json.loads(key)["keytype"] for key, _ in topic_records(shared_ottla_broker.bootstrap, "_keys_extras")
     }
@@ -215,6 +217,24 @@ def test_associations_name_the_subject_of_a_topic(http):
         [{"subject": 1}],
     ):
         assert http.ask("POST", "/associations", {**topic, "associations": bad})[0] == 422
+
+
+def test_a_descriptor_comes_back_as_one_and_a_context_in_the_address_may_end_with_a_slash(http):
+    pytest.importorskip("grpc_tools")
+    text = 'syntax = "proto3"; import "confluent/meta.proto"; message M { int32 n = 1; }'
+    made = http.register("text", text, schemaType="PROTOBUF")[1]
+    assert made["schema"] == text
+    descriptor = http.get("/subjects/text/versions/1?format=serialized")["schema"]
+    # Its sender keeps the answer, and later reads it as the descriptor that it sent.
+    again = http.register("text", descriptor, schemaType="PROTOBUF")[1]
+    assert (again["id"], again["schema"]) == (made["id"], descriptor)
+    body = {"schema": descriptor, "schemaType": "PROTOBUF"}
+    assert http.ask("POST", "/subjects/text", body)[1]["schema"] == descriptor
+    assert http.get("/subjects/text/versions/1")["schema"] == text
+    assert http.ask("POST", f"/contexts/.far/{KEKS}", kek("context"))[0] == 200
+    assert (
+        http.ask("POST", f"/contexts/.far/{KEKS}/context/deks", dek())[1]["subject"] == ":.far:orders-value"
+    )
 
 
 def rule(name, **more):

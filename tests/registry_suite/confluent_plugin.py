@@ -1,23 +1,24 @@
 """A plugin of pytest that takes the mock registry out of confluent-kafka's tests and puts a real one there.
 
-It runs in the environment of those tests and imports nothing of Ottla. Their mock forgets everything with each client;
-here everything is deleted for good before each test.
+It runs in the environment of those tests and imports nothing of Ottla. Their mock is new in each test, and so is the
+context of the registry that takes its place.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 URL = os.environ["OTTLA_REGISTRY_URL"]
+MOCK = "mock://"
 
 
 def ask(method: str, path: str) -> Any:
@@ -31,37 +32,21 @@ def ask(method: str, path: str) -> Any:
         return None
 
 
-def quoted(name: str) -> str:
-    return urllib.parse.quote(name, safe="")
-
-
 def forget_everything() -> None:
-    """Delete all subjects, settings and keys for good."""
+    """Delete all subjects and the global settings for good."""
     left: list[str] = ask("GET", "/subjects?deleted=true") or []
     while left:
         # A subject that others reference goes after them.
         for name in left:
-            ask("DELETE", f"/subjects/{quoted(name)}")
-            ask("DELETE", f"/subjects/{quoted(name)}?permanent=true")
+            place = f"/subjects/{urllib.parse.quote(name, safe='')}"
+            ask("DELETE", place)
+            ask("DELETE", f"{place}?permanent=true")
         before, left = left, ask("GET", "/subjects?deleted=true") or []
         assert len(left) < len(before), f"the registry keeps {left}"
     ask("DELETE", "/config")
-    keys = "/dek-registry/v1/keks"
-    for name in ask("GET", f"{keys}?deleted=true") or []:
-        kek = f"{keys}/{quoted(name)}"
-        for subject in ask("GET", f"{kek}/deks?deleted=true") or []:
-            for algorithm in ("AES128_GCM", "AES256_GCM", "AES256_SIV"):
-                dek = f"{kek}/deks/{quoted(subject)}?algorithm={algorithm}"
-                ask("DELETE", dek)
-                ask("DELETE", f"{dek}&permanent=true")
-        ask("DELETE", kek)
-        ask("DELETE", f"{kek}?permanent=true")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for module in {getattr(item, "module", None) for item in items}:
-        if getattr(module, "_BASE_URL", None) == "mock://":
-            module._BASE_URL = URL
     _complete_fixture()
 
 
@@ -74,7 +59,13 @@ def _complete_fixture() -> None:
         )
 
 
+_contexts = itertools.count(1)
+
+
 @pytest.fixture(autouse=True)
-def empty_registry() -> Iterator[None]:
-    forget_everything()
-    yield
+def empty_registry(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of serializers get a context of their own, whose first id is 1; the others an empty registry."""
+    if getattr(request.module, "_BASE_URL", None) == MOCK:
+        monkeypatch.setattr(request.module, "_BASE_URL", f"{URL}/contexts/.test{next(_contexts)}")
+    elif "tests.integration" in request.module.__name__:
+        forget_everything()

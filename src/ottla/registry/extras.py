@@ -103,8 +103,9 @@ class ExtrasState:
                 place = (as_text(key["kekName"]), as_text(key["subject"]), as_text(key["algorithm"]))
                 _set(self.deks, (*place, as_int(key["version"])), value)
             case "ASSOC":
-                for name in _ASSOCIATION_TEXTS if value is not None else ():
-                    as_text(value[name], name)
+                if value is not None:
+                    for name in _ASSOCIATION_TEXTS:
+                        as_text(value[name], name)
                 kinds = (as_text(key["resourceType"]), as_text(key["associationType"]))
                 _set(self.associations, (as_text(key["resourceId"]), *kinds), value)
 

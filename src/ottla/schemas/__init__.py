@@ -13,6 +13,7 @@ from ottla.schemas.errors import (
     RegistryUnavailable,
     SchemaError,
     UnknownSchema,
+    UnsupportedRules,
 )
 from ottla.schemas.serde import DeadLetters, Poison
 
@@ -28,4 +29,5 @@ __all__ = [
     "RegistryUnavailable",
     "SchemaError",
     "UnknownSchema",
+    "UnsupportedRules",
 ]

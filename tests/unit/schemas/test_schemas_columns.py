@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from ottla.schemas import RegisteredSchema, Registry
+from ottla.schemas import RegisteredSchema, Registry, RegistryUnavailable, UnsupportedRules
 from ottla.schemas.errors import InvalidData
 
 pa = pytest.importorskip("pyarrow")
 from ottla.schemas.spark import read_column  # noqa: E402
+from ottla.schemas.spark_columns import read_rows  # noqa: E402
 
 NAME = {"name": "name", "type": "string"}
 NOTE = {"name": "note", "type": ["null", "string"], "default": "none"}
@@ -79,3 +80,20 @@ def test_a_number_that_no_column_holds_is_named_or_null(monkeypatch, registry, n
         read_column(records, registry, text, permissive=False)
     found = read_column(records, registry, text, permissive=True)
     assert found.to_pylist() == [{"count": 1}, None, {"count": 2}]
+
+
+@pytest.mark.parametrize("permissive", [False, True])
+def test_rules_and_a_registry_that_is_down_are_no_fault_of_the_record(monkeypatch, registry, permissive):
+    ruled = RegisteredSchema(1, OLD, rules=(("encrypt", "WRITEREAD"),))
+    monkeypatch.setattr(Registry, "by_id", lambda self, number, subject="": ruled)
+    with pytest.raises(UnsupportedRules, match="encrypt"):
+        column(registry, old(b"ann"), None, permissive=permissive)
+
+    def down(self, number, subject=""):
+        raise RegistryUnavailable("no schema registry answers")
+
+    monkeypatch.setattr(Registry, "by_id", down)
+    with pytest.raises(RegistryUnavailable):
+        column(registry, old(b"ann"), None, permissive=permissive)
+    with pytest.raises(RegistryUnavailable):
+        read_rows(pa.array([old(b"ann")]), {}, lambda number: down(registry, number), permissive=permissive)

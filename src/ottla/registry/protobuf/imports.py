@@ -1,7 +1,7 @@
-"""Files that every schema may import without a reference: Confluent's options for tags, and its decimal type.
+"""How schemas come: as text or as a descriptor, with files that they may import without a reference.
 
-Their names and numbers are part of the format: serializers of all languages read and write them. Google's own types
-come with protoc.
+These are Confluent's options for tags, and its decimal type. Their names and numbers are part of the format:
+serializers of all languages read and write them. Google's own types come with protoc.
 """
 
 from __future__ import annotations
@@ -40,3 +40,8 @@ BUILT_IN: Final = {
     # Confluent's package for Python has the same message under this name.
     "confluent/types/decimal.proto": _decimal(),
 }
+
+
+def is_text(schema: str) -> bool:
+    """Whether a schema is .proto text, and not a descriptor in base64, as Confluent's Python sends it."""
+    return any(char in schema.strip() for char in "{;\"'\n")

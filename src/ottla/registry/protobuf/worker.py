@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from ottla.registry.protobuf.imports import BUILT_IN
+from ottla.registry.protobuf.imports import BUILT_IN, is_text
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -84,7 +84,7 @@ def _free_name(files: dict[str, str]) -> str:
 
 def _as_texts(files: dict[str, str]) -> dict[str, str]:
     """The files as .proto text. Those that are texts come first: they may declare options of the others."""
-    found: dict[str, str] = {name: each for name, each in files.items() if _is_text(each)}
+    found: dict[str, str] = {name: each for name, each in files.items() if is_text(each)}
     left = {name: each for name, each in files.items() if name not in found}
     while left:
         imports = {name: set(_descriptor(each).dependency) for name, each in left.items()}
@@ -93,13 +93,9 @@ def _as_texts(files: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def _is_text(text: str) -> bool:
-    return any(char in text.strip() for char in "{;\"'\n")
-
-
 def _as_text(text: str, files: dict[str, str]) -> str:
     """The schema as .proto text; Confluent's Python serializer sends a descriptor in base64 instead."""
-    if _is_text(text):
+    if is_text(text):
         return text
     from ottla.registry.protobuf.text import to_text
 

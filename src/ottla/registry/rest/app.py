@@ -128,7 +128,8 @@ def _request(scope: Scope, method: str, headers: dict[str, str], raw_path: bytes
     # /contexts/{context}/... is the same path inside a context.
     if len(segments) > 2 and segments[0] == "contexts":
         context = "." + segments[1].strip(":").lstrip(".")
-        segments = segments[2:]
+        # Clients join an address that ends here with a path that begins with a slash.
+        segments = segments[3:] if segments[2] == "" else segments[2:]
     pairs = split_query(scope["query_string"])
     target = raw_path.decode("ascii", "replace")
     if scope["query_string"]:

@@ -33,7 +33,7 @@ class ExtraApi:
         self.associations = Associations(registry, extras)
         self.handlers: set[Handler] = set()
         """All of them: they need the topic of the extras."""
-        for method, pattern, handler in (
+        reads: tuple[tuple[str, str, Handler], ...] = (
             ("GET", _KEKS, self.keks),
             ("GET", f"{_KEKS}/{{}}", self.kek),
             ("GET", _DEKS, self.dek_subjects),
@@ -43,10 +43,11 @@ class ExtraApi:
             ("GET", "/associations/resources/{}", self.by_resource),
             ("GET", "/associations/resources/{}/{}", self.by_name),
             ("GET", "/associations/subjects/{}", self.by_subject),
-        ):
+        )
+        for method, pattern, handler in reads:
             routes.add(method, pattern, handler)
             self.handlers.add(handler)
-        for method, pattern, handler in (
+        changes: tuple[tuple[str, str, Handler], ...] = (
             ("POST", _KEKS, self.register_kek),
             ("PUT", f"{_KEKS}/{{}}", self.update_kek),
             ("DELETE", f"{_KEKS}/{{}}", self.delete_kek),
@@ -60,7 +61,8 @@ class ExtraApi:
             ("POST", "/associations", self.create_associations),
             ("PUT", "/associations", self.replace_associations),
             ("DELETE", "/associations/resources/{}", self.delete_associations),
-        ):
+        )
+        for method, pattern, handler in changes:
             routes.add(method, pattern, handler)
             self.handlers.add(handler)
             writes.add(handler)
@@ -138,7 +140,7 @@ class ExtraApi:
         return [*page(request, self.associations.of_id(words[0], *self._kinds(request)))]
 
     async def by_name(self, request: Request, words: tuple[str, ...]) -> Json:
-        return [*page(request, self.associations.of_name(*words, *self._kinds(request)))]
+        return [*page(request, self.associations.of_name(words[0], words[1], *self._kinds(request)))]
 
     async def by_subject(self, request: Request, words: tuple[str, ...]) -> Json:
         found = self.associations.of_subject(self._subject(request, words[0]), *self._kinds(request))

@@ -13,6 +13,7 @@ from ottla.registry.errors import (
 )
 from ottla.registry.extras import Extras
 from ottla.registry.formats import TYPES
+from ottla.registry.protobuf.imports import is_text
 from ottla.registry.registry import Proposal, Registry, parse_version_number
 from ottla.registry.rest.bodies import page, proposal
 from ottla.registry.rest.extra_routes import ExtraApi
@@ -115,13 +116,14 @@ class Api:
 
     async def lookup(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
+        wanted = proposal(request.document())
         one = self.registry.find(
             subject,
-            proposal(request.document()),
+            wanted,
             normalize=request.flag("normalize") or self.registry.normalizes(subject),
             deleted=request.flag("deleted"),
         )
-        return self._document(one, request)
+        return _as_sent(self._document(one, request), wanted, request)
 
     async def versions(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
@@ -307,18 +309,18 @@ class Api:
 
     async def register(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
-        one = await self.registry.register(
-            subject, proposal(request.document()), normalize=request.flag("normalize")
-        )
-        return self._registered(one, request)
+        wanted = proposal(request.document())
+        one = await self.registry.register(subject, wanted, normalize=request.flag("normalize"))
+        return self._registered(one, wanted, request)
 
-    def _registered(self, one: Version, request: Request) -> JsonObject:
-        return {
+    def _registered(self, one: Version, wanted: Proposal, request: Request) -> JsonObject:
+        out: JsonObject = {
             "id": one.id,
             "version": one.version,
             "guid": one.guid,
             **_content_document(one.content, self._shown(one.subject, one.content, request)),
         }
+        return _as_sent(out, wanted, request)
 
     def registered_before(self, request: Request, words: tuple[str, ...]) -> JsonObject | None:
         """The answer to a registration of what is there already: any instance may give it."""
@@ -329,7 +331,7 @@ class Api:
         normalize = request.flag("normalize") or self.registry.normalizes(subject)
         parsed = self.registry.parse(subject, wanted)
         one = self.registry.existing(subject, wanted, parsed, normalize=normalize)
-        return None if one is None else self._registered(one, request)
+        return None if one is None else self._registered(one, wanted, request)
 
     async def delete_subject(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
@@ -396,6 +398,13 @@ def _content_document(content: Content, text: str) -> JsonObject:
     if content.rule_set is not None:
         out["ruleSet"] = content.rule_set
     out["schema"] = text
+    return out
+
+
+def _as_sent(out: JsonObject, wanted: Proposal, request: Request) -> JsonObject:
+    """An answer about a schema that came as a descriptor: its sender keeps the answer, and expects that form again."""
+    if wanted.type == "PROTOBUF" and not is_text(wanted.text) and not request.query.get("format"):
+        out["schema"] = wanted.text
     return out
 
 
