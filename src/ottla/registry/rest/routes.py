@@ -123,7 +123,7 @@ class Api:
             normalize=request.flag("normalize") or self.registry.normalizes(subject),
             deleted=request.flag("deleted"),
         )
-        return _as_sent(self._document(one, request), wanted, request)
+        return self._as_sent(self._document(one, request), one, wanted, request)
 
     async def versions(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
@@ -271,6 +271,9 @@ class Api:
             raise RegistryError(422, 42212, f"There is no format '{wanted[:40]}' of a schema.")
         if wanted in ("", "ignore_extensions"):
             return content.text
+        return self._formatted(subject, content, wanted)
+
+    def _formatted(self, subject: str, content: Content, wanted: str) -> str:
         shown = Proposal(content.text, content.type, content.references)
         return self.registry.formatted(subject, shown, wanted)
 
@@ -320,7 +323,13 @@ class Api:
             "guid": one.guid,
             **_content_document(one.content, self._shown(one.subject, one.content, request)),
         }
-        return _as_sent(out, wanted, request)
+        return self._as_sent(out, one, wanted, request)
+
+    def _as_sent(self, out: JsonObject, one: Version, wanted: Proposal, request: Request) -> JsonObject:
+        """An answer about a schema that came as a descriptor is one too: its sender keeps it and reads it so."""
+        if wanted.type == "PROTOBUF" and not is_text(wanted.text) and not request.query.get("format"):
+            out["schema"] = self._formatted(one.subject, one.content, "serialized")
+        return out
 
     def registered_before(self, request: Request, words: tuple[str, ...]) -> JsonObject | None:
         """The answer to a registration of what is there already: any instance may give it."""
@@ -398,13 +407,6 @@ def _content_document(content: Content, text: str) -> JsonObject:
     if content.rule_set is not None:
         out["ruleSet"] = content.rule_set
     out["schema"] = text
-    return out
-
-
-def _as_sent(out: JsonObject, wanted: Proposal, request: Request) -> JsonObject:
-    """An answer about a schema that came as a descriptor: its sender keeps the answer, and expects that form again."""
-    if wanted.type == "PROTOBUF" and not is_text(wanted.text) and not request.query.get("format"):
-        out["schema"] = wanted.text
     return out
 
 
