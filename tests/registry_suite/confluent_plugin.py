@@ -76,7 +76,8 @@ class _Proxy(http.server.BaseHTTPRequestHandler):
         headers = {name: value for name, value in self.headers.items() if name.lower() in _PASSED}
         connection.request(self.command, f"/contexts/{_Proxy.context}{self.path}", body or None, headers)
         answer = connection.getresponse()
-        content = answer.read()
+        # The test knows nothing of its context, and finds subjects in its caches by their plain names.
+        content = answer.read().replace(f":{_Proxy.context}:".encode(), b"")
         connection.close()
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.headers.get("Content-Type", ""))

@@ -96,8 +96,11 @@ def environment(checkout: Path) -> Path:
     return python
 
 
-def run(checkout: Path, python: Path, only: str, bootstrap: str, url: str, report: Path) -> None:
-    """Run the tests. Their report is what counts, not pytest's exit code."""
+def run(checkout: Path, python: Path, only: str, bootstrap: str, url: str) -> list[Outcome]:
+    """Run the tests, each folder in its own process: executors of rules take one address of a registry only.
+
+    The reports are what counts, not pytest's exit code. A folder without a test of the name that is asked for is empty.
+    """
     variables = {
         **os.environ,
         "OTTLA_REGISTRY_URL": url,
@@ -105,20 +108,16 @@ def run(checkout: Path, python: Path, only: str, bootstrap: str, url: str, repor
         "SR_URL": url,
         "PYTHONPATH": f"{Path(__file__).parents[1]}{os.pathsep}{checkout}",
     }
-    command: list[str | Path] = [
-        python,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "registry_suite.confluent_plugin",
-        "--timeout=120",
-        "--tb=short",
-    ]
-    command += ["-p", "no:cacheprovider", f"--junitxml={report}", *FOLDERS]
-    if only:
-        command += ["-k", only]
-    subprocess.run(command, cwd=checkout, env=variables, check=False)
+    outcomes: list[Outcome] = []
+    with tempfile.TemporaryDirectory(prefix="ottla-suite-") as directory:
+        for folder in FOLDERS:
+            report = Path(directory) / "report.xml"
+            command: list[str | Path] = [python, "-m", "pytest", "-q", "--timeout=120", "--tb=short"]
+            command += ["-p", "registry_suite.confluent_plugin", "-p", "no:cacheprovider"]
+            command += [f"--junitxml={report}", *(["-k", only] if only else []), folder]
+            subprocess.run(command, cwd=checkout, env=variables, check=False)
+            outcomes += read_report(report.read_text())
+    return outcomes
 
 
 def main() -> None:
@@ -136,9 +135,7 @@ def main() -> None:
         broker = quick_broker(Path(folder) / "data").start()
         try:
             with RegistryProcess(broker.bootstrap) as registry:
-                report = Path(folder) / "report.xml"
-                run(checkout, python, given.only, broker.bootstrap, registry.url, report)
-                outcomes = read_report(report.read_text())
+                outcomes = run(checkout, python, given.only, broker.bootstrap, registry.url)
         finally:
             broker.kill()
     text, expected = judge(outcomes, listed(), whole=not given.only)
