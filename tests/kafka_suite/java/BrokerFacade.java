@@ -119,8 +119,9 @@ final class BrokerFacade {
                 arguments[0] instanceof String name && partitions(cluster, node, name).isPresent())
             .answer("getLeaderAndIsr", arguments -> partitions(cluster, node, (String) arguments[0])
                 .flatMap(all -> all.stream().filter(one -> one.partition() == (int) arguments[1]).findFirst())
-                .filter(one -> one.leader() != null)
-                .map(one -> new LeaderAndIsr(one.leader().id(), one.isr().stream().map(Node::id).toList())))
+                .map(one -> new LeaderAndIsr(
+                    one.leader() == null ? LeaderAndIsr.NO_LEADER : one.leader().id(),
+                    one.isr().stream().map(Node::id).toList())))
             .answer("getTopicId", arguments -> topicIds(cluster).getOrDefault((String) arguments[0], Uuid.ZERO_UUID))
             .answer("hasAliveBroker", arguments -> ask(cluster, node, admin ->
                 admin.describeCluster().nodes().get().stream().anyMatch(other -> other.id() == (int) arguments[0])))
