@@ -282,16 +282,20 @@ class BrokerLifecycle:
 
     def _heartbeat_failed(self, error: ApiException) -> None:
         self._in_flight = False
-        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
-            # No controller is left to move leadership away; the next start reads the state of the partitions.
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        unregistered = error.code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN and unregistered:
+            # A broker that is not registered leads nothing.
             self._stopped()
             return
         _logger.warning("A heartbeat of broker %d failed: %s", self._registration.broker_id, error.message)
-        if error.code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+        if unregistered:
             # The broker was unregistered while it was alive: register again.
             self._is_registered = False
             self._schedule(_RETRY_S, self._send_registration)
             return
+        # A controlled shutdown asks again too: the node that stops limits how long it waits.
         self._schedule(_RETRY_S, self._send_heartbeat)
 
     def _schedule(self, delay_s: float, callback: Callable[[], None]) -> None:

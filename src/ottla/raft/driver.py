@@ -132,6 +132,11 @@ class RaftDriver:
         return self._replica.node.is_leader
 
     @property
+    def hears_leader(self) -> bool:
+        """Whether this node follows a leader that has responded."""
+        return self._replica.node.hears_leader
+
+    @property
     def leader_endpoint(self) -> Endpoint | None:
         """The address of the leader's controller listener; None while there is no leader or its address is unknown."""
         return None if self.leader_id is None else self._contacts.endpoint_of(self.leader_id)

@@ -238,6 +238,11 @@ class RaftNode:
         return self.state is RaftState.LEADER
 
     @property
+    def hears_leader(self) -> bool:
+        """Whether it follows a leader that has responded. While it asks for votes it only names the last leader."""
+        return self.state is RaftState.FOLLOWER and self._has_fetched
+
+    @property
     def is_voter(self) -> bool:
         return self.voters.is_voter(self.local.key)
 

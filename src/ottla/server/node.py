@@ -58,7 +58,7 @@ _HANDOVER_S: Final = 10.0
 _SILENT_MS: Final = 1000
 """A voter that has not fetched for this long cannot help a leader that is about to stop."""
 
-_LEADERLESS_S: Final = 0.8
+_LEADERLESS_S: Final = 1.5
 """A stopping broker waits no longer for a quorum without a leader: all other nodes may have stopped already."""
 
 _LOOK_FOR_LEADER_S: Final = 0.1
@@ -426,7 +426,8 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(done.wait(), _LOOK_FOR_LEADER_S)
             waited_s += _LOOK_FOR_LEADER_S
-            leaderless_s = 0.0 if self._is_led(raft) else leaderless_s + _LOOK_FOR_LEADER_S
+            led = is_led(raft, self._config.node_id, self._clock.now_ms())
+            leaderless_s = 0.0 if led else leaderless_s + _LOOK_FOR_LEADER_S
         lifecycle.stop()
 
     async def _close_logs(self, log_manager: LogManager, executor: Executor) -> None:
@@ -435,18 +436,18 @@ class Server:
         log_manager.stop()
         await asyncio.get_running_loop().run_in_executor(executor, log_manager.shutdown, epoch)
 
-    def _is_led(self, raft: RaftDriver) -> bool:
-        """Whether the quorum has a leader that can still commit, as far as this node knows."""
-        info = raft.describe_quorum() if raft.is_leader else None
-        if info is None:
-            return raft.leader_endpoint is not None
-        now_ms = self._clock.now_ms()
-        following = [
-            voter
-            for voter in info.voters
-            if voter.key.id == self._config.node_id or now_ms - voter.last_fetch_timestamp < _SILENT_MS
-        ]
-        return 2 * len(following) > len(info.voters)
+
+def is_led(raft: RaftDriver, node_id: int, now_ms: int) -> bool:
+    """Whether the quorum has a leader that can still commit, as far as this node knows."""
+    info = raft.describe_quorum() if raft.is_leader else None
+    if info is None:
+        return raft.hears_leader
+    following = [
+        voter
+        for voter in info.voters
+        if voter.key.id == node_id or now_ms - voter.last_fetch_timestamp < _SILENT_MS
+    ]
+    return 2 * len(following) > len(info.voters)
 
 
 def _tune_gc() -> None:

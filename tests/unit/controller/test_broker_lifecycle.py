@@ -102,10 +102,12 @@ def test_it_leaves_in_order(node: Node) -> None:
     assert node.controller.image.brokers[1].fenced
 
 
-def test_it_leaves_also_when_nobody_answers(node: Node) -> None:
+def test_a_broker_that_was_unregistered_leaves_at_once(node: Node) -> None:
     running(node)
-    node.controller.shutdown()
+    node.controller.handle(UnregisterBrokerRequest(broker_id=1), lambda _: None, pytest.fail)
+    node.commit()
     node.lifecycle.begin_controlled_shutdown(lambda: node.events.append("stopped"))
+    node.commit()
     assert node.events == ["running", "stopped"]
 
 
@@ -201,6 +203,10 @@ class Recorder:
             done(BrokerHeartbeatResponse(**fields))
         return request
 
+    def fail(self, error: ApiException) -> None:
+        """Fail the last request."""
+        self.sent[-1][2](error)
+
 
 @pytest.fixture
 def recorder(clock: VirtualClock) -> Recorder:
@@ -292,5 +298,15 @@ def test_while_it_waits_to_go_it_asks_often(recorder: Recorder, clock: VirtualCl
     recorder.answer(is_caught_up=True, is_fenced=False, should_shut_down=False)
     clock.advance(0.02)
     assert len(recorder.sent) == before + 1
+    assert recorder.answer(should_shut_down=True).want_shut_down
+    assert events == ["stopped"]
+
+
+def test_a_lost_heartbeat_does_not_end_a_controlled_shutdown(recorder: Recorder, clock: VirtualClock) -> None:
+    events: list[str] = []
+    recorder.lifecycle.begin_controlled_shutdown(lambda: events.append("stopped"))
+    recorder.fail(ApiException(ErrorCode.REQUEST_TIMED_OUT, "No active controller answered in time."))
+    assert not events
+    clock.advance(0.1)
     assert recorder.answer(should_shut_down=True).want_shut_down
     assert events == ["stopped"]
