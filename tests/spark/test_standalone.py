@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 
 import pytest
@@ -12,12 +13,19 @@ from ottla.pipeline.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
+REST_PORT = 6066
+"""Where every master accepts submissions by REST, unless that is switched off."""
+
 
 def test_a_port_that_was_taken_after_it_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     choose = standalone._choose_ports
-    with socket.socket() as taken:
+    with socket.socket() as taken, socket.socket() as rest:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
+        # Another master of this machine may have it already.
+        with contextlib.suppress(OSError):
+            rest.bind(("127.0.0.1", REST_PORT))
+            rest.listen()
         port: int = taken.getsockname()[1]
         asked = [(port, 0), (0, port), (0, 0)]
         monkeypatch.setattr(standalone, "_choose_ports", lambda host, *_: choose(host, *asked.pop(0)))

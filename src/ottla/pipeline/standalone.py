@@ -24,6 +24,12 @@ from ottla.pipeline.java import find_java
 _POLL_S: Final = 0.1
 _STOP_S: Final = 10.0
 _PORT_ATTEMPTS: Final = 3
+_MASTER_OPTIONS: Final = (
+    # A master that moves on to the next port is not where its workers look for it.
+    "-Dspark.port.maxRetries=0",
+    # Its REST server has one port for all masters of a machine, and a master that cannot have it accepts no workers.
+    "-Dspark.master.rest.enabled=false",
+)
 
 
 class _PortTaken(PipelineError):
@@ -139,8 +145,9 @@ class StandaloneCluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": self.host,
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
-            # A master that moves on to the next port is not where its workers look for it.
-            "SPARK_MASTER_OPTS": f"{os.environ.get('SPARK_MASTER_OPTS', '')} -Dspark.port.maxRetries=0".strip(),
+            "SPARK_MASTER_OPTS": " ".join(
+                (os.environ.get("SPARK_MASTER_OPTS", ""), *_MASTER_OPTIONS)
+            ).strip(),
         }
         with (self._directory / f"{name}.log").open("ab") as log:
             self._processes.append(
