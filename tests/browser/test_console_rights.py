@@ -200,10 +200,10 @@ def test_every_other_route_against_every_role(sign_in, console, seeded):
     async def routes():
         app, opened = application(settings, {"local": cluster_settings(settings.targets[0])})
         await opened.clusters.close()
-        return {(route.path, tuple(getattr(route, "methods", None) or ())) for route in app.routes}
+        return {str(getattr(route, "path", "")) for route in app.routes}
 
     of_clusters = ("/c/{cluster}/", "/api/v1/c/{cluster}/")
-    others = {path for path, _ in asyncio.run(routes()) if not path.startswith(of_clusters)}
+    others = {path for path in asyncio.run(routes()) if not path.startswith(of_clusters)}
     assert others == set(OTHERS)
     for role in ROLES:
         client = sign_in(role)

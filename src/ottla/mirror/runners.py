@@ -88,7 +88,7 @@ class SparkRunner:
         self._session = session
         context = session.sparkContext
         # The cores of a cluster come and go; those of this machine do not.
-        local = context.master.startswith("local")
+        local = (context.master or "").startswith("local")
         self.most_lanes: int | None = context.defaultParallelism if local else None
         self._said_waiting = False
 

@@ -170,7 +170,7 @@ def empty(schema: Schema) -> ConnectValue:
         return datetime.date(1970, 1, 1)
     if schema.name == schemas.TIME:
         return datetime.time()
-    if schema.name in _EMPTY_BY_NAME:
+    if schema.name is not None and schema.name in _EMPTY_BY_NAME:
         return _EMPTY_BY_NAME[schema.name]
     if schema.type is Type.ARRAY:
         return []

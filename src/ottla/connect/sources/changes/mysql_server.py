@@ -271,9 +271,9 @@ class MySqlServer:
                 f"the log has no names of the columns of {table}, because they were written before "
                 "binlog_row_metadata was FULL: reset the connector's offsets for a new snapshot"
             )
-        keys = [one.name for one in sorted(columns, key=lambda one: one.key) if one.key]
         definitions = self._definitions(table)
-        keys = keys or definitions.unique
+        primary = [one.name for one in sorted(columns, key=lambda one: one.key) if one.key]
+        keys = primary or definitions.unique
         types: list[tuple[str, MySqlType]] = []
         fields: list[tuple[str, schemas.Schema]] = []
         for one in columns:
