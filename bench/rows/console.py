@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import resource
 import select
 import subprocess
 import sys
@@ -38,6 +39,8 @@ _SCRAPED_PARTITIONS = 10_000
 _SCRAPES = 6
 _SCRAPE_PAUSE_S = 1.1
 """A broker gives the same text again for a second."""
+_OTHER_FILES = 2_000
+"""What a broker holds open beside a file for each partition."""
 _SEARCHED_RECORDS = 1_000_000
 _NEEDLE = "needle-in-the-hay"
 
@@ -191,6 +194,12 @@ def _search_once(started: ConsoleProcess, topic: str) -> tuple[float, float]:
 
 def _large(bench: Bench, shape: LargeCluster) -> None:
     """Pages and samples of 10,000 topics, 40,000 partitions and 2,200 groups."""
+    allowed, needed = resource.getrlimit(resource.RLIMIT_NOFILE)[1], shape.partitions + _OTHER_FILES
+    if allowed < needed:
+        bench.sheet.note(
+            f"The large cluster was left out: its broker holds {needed:,} files open, {allowed:,} are allowed."
+        )
+        return
     with _broker(bench, "console-large") as broker:
         shape.build(broker.bootstrap)
         _sample(bench, broker, shape)

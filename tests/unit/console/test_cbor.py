@@ -41,7 +41,8 @@ def test_an_item_is_read(data, value):
 
 
 @pytest.mark.parametrize(
-    "data", ["", "ff", "1c", "8301", "6261", "0000", "81" * 200 + "00", "9b7fffffffffffffff00", "c2e0"]
+    "data",
+    ["", "ff", "1c", "8301", "6261", "0000", "81" * 200 + "00", "9b7fffffffffffffff00", "c2e0", "c20a"],
 )
 def test_what_is_no_item_is_refused(data):
     with pytest.raises(cbor.NotCbor):

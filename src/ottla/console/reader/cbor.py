@@ -134,10 +134,14 @@ class _Reader:
 
     def _tagged(self, tag: int, depth: int) -> Json:
         value = self.item(depth + 1)
-        if tag not in (_BIGNUM, _NEGATIVE_BIGNUM) or (isinstance(value, str) and len(value) > _MOST_DIGITS):
+        if tag not in (_BIGNUM, _NEGATIVE_BIGNUM):
+            return value
+        if not isinstance(value, str):
+            raise NotCbor("a large number that is not of bytes")
+        if len(value) > _MOST_DIGITS:
             return value
         try:
-            number = int(str(value) or "0", 16)
+            number = int(value or "0", 16)
         except ValueError:
             raise NotCbor("a large number that is not of bytes") from None
         return number if tag == _BIGNUM else -1 - number
