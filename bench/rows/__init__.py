@@ -8,6 +8,7 @@ from bench.context import Bench
 from bench.rows import (
     client,
     cluster,
+    connect,
     console,
     coordination,
     growth,
@@ -62,6 +63,7 @@ OWN_ROWS: dict[str, Row] = {
     "processes": processes.processes,
     "secure": secure.secure,
     "mirror": mirror.mirror,
+    "connect": connect.connect,
     "registry": registry.registry,
     "console": console.console,
     "micro": inside.micro,
