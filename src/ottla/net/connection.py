@@ -19,8 +19,9 @@ from ottla.counters import ListenerCounters, RequestCounters
 from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
 from ottla.net.buffers import FIRST_GROWTH_BYTES, GROWTH, ReceiveBuffers
 from ottla.net.request import Request
-from ottla.security.grants import Grants
+from ottla.security.grants import Grants, audit_log
 from ottla.security.quotas.managers import UNMEASURED, ClientMeasures
+from ottla.wire.enums import AclOperation
 from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _SIZE = Struct(">i")
+_WRITE = 1 << AclOperation.WRITE
 _PROGRESS_BYTES = 1024
 """Smaller reads that do not complete a request do not count as activity: slow-drip clients count as idle."""
 _JOIN_BELOW_BYTES = 16 << 10
@@ -209,6 +211,19 @@ class Connection(asyncio.BufferedProtocol):
         if grants is None:
             grants = self.known_grants = Grants(self.client.principal, self.client.client_host)
         return grants
+
+    def may_write(self, topic: str | bytes, generation: int) -> bool:
+        """Whether the ACLs of this generation are known to let the client write to a topic, by its name or id.
+
+        False while the audit log gets every decision.
+        """
+        grants = self.known_grants
+        return (
+            grants is not None
+            and grants.generation == generation
+            and bool(grants.topics.get(topic, 0) & _WRITE)
+            and not audit_log.isEnabledFor(logging.DEBUG)
+        )
 
     # -- called by the event loop
 

@@ -145,12 +145,16 @@ class Dispatcher:
     def _repeats(self, connection: Connection, frame: memoryview, now: float) -> bool:
         """Answer a Produce request that is like those before it. False: it needs `dispatch`."""
         repeated = connection.repeated_produce
-        if repeated is None or connection.pending or connection.closing or self._node.authorizer is not None:
+        if repeated is None or connection.pending or connection.closing:
+            return False
+        authorizer = self._node.authorizer
+        if authorizer is not None and not connection.may_write(repeated.key, authorizer.generation):
             return False
         _, _, gate, counters = self._served[_PRODUCE, repeated.version]
         if not counters.unsampled() or (gate is not None and not gate.admits(len(frame))):
             return False
-        if self._turn.takes(connection, repeated, frame, now, counters):
+        # A right may be taken away before the turn ends. So who needs one is answered now.
+        if authorizer is None and self._turn.takes(connection, repeated, frame, now, counters):
             return True
         response = repeated.answer(cast("Broker", self._node), frame)
         if response is None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 
 from ottla.api.data import produce
+from ottla.errors import ErrorCode
 from ottla.log.write_gate import WriteGate
+from ottla.metadata.image import AclEntry
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.connection import ClientInfo, Connection
 from ottla.net.dispatch import Dispatcher
 from ottla.records.batch import iter_batches, iter_records
 from ottla.records.codecs import Compression
+from ottla.security.authorizer import Authorizer
 from ottla.security.quotas.managers import ClientQuotas
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import decode
+from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.wire.headers import decode_response_header, encode_request
 from ottla.wire.messages import ProduceResponse
 from unit.net.net_harness import Transport
@@ -79,6 +84,19 @@ class Producer:
     def log(self, index: int = 0) -> bytes:
         log = self.scene.replicas.find(("t", index)).local_log()
         return bytes(log.read(0, 1 << 20).records)
+
+    def errors(self, version: int) -> list[int]:
+        """The error code of each answer."""
+        found = []
+        written, at = bytes(self.transport.written), 0
+        while at < len(written):
+            size = int.from_bytes(written[at : at + 4], "big")
+            answer = written[at + 4 : at + 4 + size]
+            at += 4 + size
+            _, offset = decode_response_header(ApiKey.PRODUCE, version, answer)
+            response = decode(ProduceResponse, version, answer[offset:])
+            found.append(response.responses[0].partition_responses[0].error_code)
+        return found
 
     def decoded(self) -> int:
         """Requests that were decoded as a whole: only those pass the place where requests are learnt from."""
@@ -236,6 +254,46 @@ def test_another_request_of_the_same_connection_is_not_mistaken(pair):
         producer.send(bytes(trailing))
         producer.produce(b"e")
     assert same(pair)
+
+
+def test_a_right_is_asked_for_once_and_ends_with_its_acl(caplog):
+    """Also for requests that are not decoded as a whole, and the audit log gets them all if it wants to."""
+    may_write = AclEntry(
+        ResourceType.TOPIC,
+        "t",
+        PatternType.LITERAL,
+        "User:ANONYMOUS",
+        "*",
+        AclOperation.WRITE,
+        AclPermissionType.ALLOW,
+    )
+    authorizer = Authorizer("", allow_everyone_if_no_acl_found=False)
+    authorizer.update({b"1": may_write})
+    authorizer.complete_loading()
+    producers = [Producer()]
+    producers += [Producer(beside=producers[0])]
+    producers[0].scene.broker.authorizer = authorizer
+    topic = producers[0].scene.create_topic("t")
+    for number in range(20):
+        for producer, version in zip(producers, (12, 13), strict=True):
+            producer.produce(b"%d" % number, version=version, topic=topic if version == 13 else "t")
+    for producer, version in zip(producers, (12, 13), strict=True):
+        assert producer.errors(version) == [0] * 20 and producer.decoded() < 5
+    log = producers[0].log()
+    decoded = producers[0].decoded()
+    with caplog.at_level(logging.DEBUG, "kafka.authorizer.logger"):
+        producers[0].produce(b"audited")
+    assert len(caplog.records) == 1 and producers[0].decoded() == decoded + 1
+    assert len(producers[0].log()) > len(log)
+    log = producers[0].log()
+    authorizer.update({})
+    for producer, version in zip(producers, (12, 13), strict=True):
+        producer.produce(b"forbidden", version=version, topic=topic if version == 13 else "t")
+        assert producer.errors(version)[-1] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert producers[0].log() == log
+    authorizer.update({b"1": may_write})
+    producers[0].produce(b"allowed again")
+    assert producers[0].errors(12)[-1] == 0
 
 
 def test_a_write_that_fails_is_answered_and_nothing_is_acknowledged_after_it(pair):

@@ -50,13 +50,13 @@ class RepeatedProduce:
         "_common",
         "_head_size",
         "_index_at",
-        "_key",
         "_pack",
         "_response_head",
         "_response_size",
         "_response_tail",
         "_start",
         "acks",
+        "key",
         "version",
     )
 
@@ -65,7 +65,7 @@ class RepeatedProduce:
     ) -> None:
         """`request_head` goes up to the partition; `response` is one whose result has the values of `_MARKS`."""
         self.version = version
-        self._key = key
+        self.key = key
         self.acks = acks
         self._start = request_head[:_CORRELATION_ID]
         self._common = request_head[_AFTER_CORRELATION_ID:]
@@ -107,7 +107,7 @@ class RepeatedProduce:
             return None
         index = _INDEX.unpack_from(head, at)[0]
         try:
-            partition = broker.replicas.find((self._key, index))
+            partition = broker.replicas.find((self.key, index))
         except ApiException:
             return None
         if partition.topic in INTERNAL_TOPICS or not partition.acknowledges_at_once(self.acks):
