@@ -18,7 +18,7 @@ WORKERS ?= 3
 AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-mirror-faults test-connect-suite test-kafka-suite test-avro-pairs test-confluent-suite test-dashboards pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-mirror-faults test-mirror-clusters test-connect-suite test-kafka-suite test-avro-pairs test-confluent-suite test-dashboards pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -95,6 +95,9 @@ test-connect-faults: setup  ## Connect, the long form: 20 workers and databases 
 
 test-mirror-faults: setup-spark  ## Mirror, the long form: 20 kills of driver, executors, workers and brokers in a copy of 5 GB
 	OTTLA_MIRROR_GB=5 OTTLA_MIRROR_KILLS=20 $(BIN)/python -m pytest -s tests/spark/test_mirror_faults.py
+
+test-mirror-clusters: setup $(KAFKA)  ## Mirror between three nodes of Apache Kafka and three of Ottla, both ways, with lost leaders
+	OTTLA_MIRROR_CLUSTERS=1 $(BIN)/python -m pytest tests/oracle/test_mirror_clusters_java.py
 
 sim: setup  ## whole clusters in one process under faults: make sim [SEEDS=500] [SEED=1]
 	$(BIN)/python -m ottla.testing.sim --seed $(or $(SEED),1) --seeds $(or $(SEEDS),200)

@@ -1,0 +1,255 @@
+"""`make test-mirror-clusters`: mirrors between a cluster of Apache Kafka and one of Ottla, in both directions.
+
+Transactions, compaction, all codecs, leaders that are lost, a topic that is deleted and made again, and an unclean
+election at the source. `make test` has the same on single nodes and on Ottla's clusters.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import Producer
+
+from integration.mirror_world import (
+    CODECS,
+    assert_same_records,
+    commit,
+    committed,
+    connect,
+    copy_once,
+    held,
+    keys,
+    leader_of,
+    make_as,
+    next_record,
+    produce,
+    records,
+    transactions,
+    wait_for,
+)
+from ottla.admin.configs import alter_configs
+from ottla.admin.topics import NewTopic, delete_all_of
+from ottla.mirror.config import mirror_config
+from ottla.mirror.mirror import Mirror
+from ottla.pipeline.writer import Place
+from ottla.testing.apache_cluster import ApacheCluster
+from ottla.testing.cluster import Cluster
+from ottla.wire.enums import ConfigResourceType
+
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif("OTTLA_MIRROR_CLUSTERS" not in os.environ, reason="long: make test-mirror-clusters"),
+]
+
+_SETTINGS = {
+    "log.cleaner.backoff.ms": 500,
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+    "group.initial.rebalance.delay.ms": 0,
+    "broker.session.timeout.ms": 4000,
+    "broker.heartbeat.interval.ms": 1000,
+}
+_THREE = {
+    "replication__factor": "3",
+    "offset__storage__replication__factor": "3",
+    "sync__topic__configs__enabled": "false",
+}
+_GROUPS = 10
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Three nodes of either system."""
+
+    system: ApacheCluster | Cluster
+
+    @property
+    def bootstrap(self) -> str:
+        return self.system.bootstrap
+
+    def kill(self, node: int) -> None:
+        if isinstance(self.system, ApacheCluster):
+            self.system.nodes[node].kill()
+        else:
+            self.system.kill(node)
+
+    def start(self, node: int) -> None:
+        if isinstance(self.system, ApacheCluster):
+            self.system.nodes[node].start()
+        else:
+            self.system.start_node(node)
+
+
+@pytest.fixture(scope="module")
+def systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Nodes]]:
+    folder = tmp_path_factory.mktemp("systems")
+    apache = ApacheCluster(folder / "apache", 3, _SETTINGS)
+    apache.format()
+    try:
+        apache.start()
+        with Cluster(folder / "ottla", 3, settings=_SETTINGS) as ottla:
+            yield {"apache": Nodes(apache), "ottla": Nodes(ottla)}
+    finally:
+        apache.kill()
+
+
+def in_sync(bootstrap: str, topic: str) -> bool:
+    cluster = connect(bootstrap)
+    try:
+        (found,) = cluster.metadata([topic]).topics
+        return all(len(one.isr_nodes) == len(one.replica_nodes) for one in found.partitions)
+    finally:
+        cluster.close()
+
+
+def compacted(bootstrap: str, topic: str) -> None:
+    """A topic with holes, which its cleaner does not touch any more."""
+    configs = {
+        "cleanup.policy": "compact",
+        "internal.segment.bytes": "20000",
+        "min.cleanable.dirty.ratio": "0.01",
+    }
+    make_as(bootstrap, NewTopic(topic, 1, 3, topic_configs=configs))
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "compression.type": "lz4", "batch.num.messages": 100}
+    )
+    for number in range(3000):
+        key = b"key-%d" % (number % 700 if number % 3 else 5000 + number)
+        producer.produce(topic, key=key, value=b"v%d" % number * 10)
+    assert producer.flush(60) == 0
+    wait_for(lambda: 0 < len(records(bootstrap, topic)[0]) < 2600)
+    cluster = connect(bootstrap)
+    alter_configs(cluster, ConfigResourceType.TOPIC, topic, added={"min.compaction.lag.ms": str(10**15)})
+    cluster.close()
+    before: list[object] = []
+
+    def settled() -> bool:
+        before.append(records(bootstrap, topic))
+        return len(before) > 20 and all(one == before[-1] for one in before[-20:])
+
+    wait_for(settled)
+
+
+def assert_same_places(source: str, topic: str, target: str, remote: str) -> None:
+    """The next record of every group is the same at both sides."""
+    theirs, ours = records(source, topic), records(target, remote)
+    for number in range(_GROUPS):
+        before, after = committed(source, f"group-{number}"), committed(target, f"group-{number}")
+        for partition, found in theirs.items():
+            position, translated = before[Place(topic, partition)], after[Place(remote, partition)]
+            assert next_record(ours[partition], translated) == next_record(found, position), (
+                number,
+                partition,
+            )
+
+
+def commit_all_over(bootstrap: str, *topics: str) -> None:
+    ends = {
+        Place(topic, number): part[-1][0] + 1
+        for topic in topics
+        for number, part in records(bootstrap, topic).items()
+    }
+    for number in range(_GROUPS):
+        commit(
+            bootstrap,
+            f"group-{number}",
+            {place: end * number // (_GROUPS - 1) for place, end in ends.items()},
+        )
+
+
+def failures_of(given: dict[str, str]) -> list[str]:
+    work = Mirror(mirror_config(given), once=True)
+    work.start()
+    assert work.wait(300)
+    return work.failures
+
+
+@pytest.mark.parametrize(("begin", "end"), [("apache", "ottla"), ("ottla", "apache")])
+def test_clusters_of_three(systems: dict[str, Nodes], begin: str, end: str) -> None:
+    source, target = systems[begin], systems[end]
+    make_as(source.bootstrap, NewTopic("orders", 2, 3))
+    compacted(source.bootstrap, "state")
+    given = keys(source.bootstrap, target.bootstrap, topics="orders,state,again,loose", **_THREE)
+    _lose_leaders(source, target, given)
+    transactions(source.bootstrap, "orders", 6, size=5)
+    commit_all_over(source.bootstrap, "orders", "state")
+    copy_once(given)
+    for topic in ("orders", "state"):
+        assert_same_records(source.bootstrap, topic, target.bootstrap, f"A.{topic}")
+        assert_same_places(source.bootstrap, topic, target.bootstrap, f"A.{topic}")
+    _make_again(source, target, given)
+    _elect_uncleanly(source, target, given)
+    for topic in ("orders", "state", "again"):
+        assert_same_records(source.bootstrap, topic, target.bootstrap, f"A.{topic}")
+
+
+def _lose_leaders(source: Nodes, target: Nodes, given: dict[str, str]) -> None:
+    """A mirror follows; a leader of the copy is killed, then one of the source."""
+    places = [Place("A.orders", number) for number in range(2)]
+    lost: list[tuple[Nodes, int]] = []
+    work = Mirror(mirror_config(given))
+    work.start()
+    try:
+        for number, codec in enumerate(CODECS):
+            produce(source.bootstrap, "orders", 200, codec=codec, start=1000 * number)
+            if number in (1, 3):
+                where, name = (target, "A.orders") if number == 1 else (source, "orders")
+                lost.append((where, leader_of(where.bootstrap, name)))
+                where.kill(lost[-1][1])
+            wait_for(lambda number=number: held(target.bootstrap, *places) >= 200 * (number + 1))
+    finally:
+        work.stop()
+    assert not work.failures, work.failures
+    for where, node in lost:
+        where.start(node)
+    wait_for(lambda: in_sync(source.bootstrap, "orders") and in_sync(target.bootstrap, "A.orders"))
+
+
+def _make_again(source: Nodes, target: Nodes, given: dict[str, str]) -> None:
+    """A topic that is deleted and made again stops alone, until its copy is deleted."""
+    make_as(source.bootstrap, NewTopic("again", 1, 3))
+    produce(source.bootstrap, "again", 50)
+    copy_once(given)
+    cluster = connect(source.bootstrap)
+    delete_all_of(cluster, ["again"])
+    cluster.close()
+    make_as(source.bootstrap, NewTopic("again", 1, 3))
+    produce(source.bootstrap, "again", 20, start=500)
+    produce(source.bootstrap, "orders", 20, start=9000)
+    (said,) = failures_of(given)
+    assert "again-0" in said and "deleted and created again at the source" in said
+    assert_same_records(source.bootstrap, "orders", target.bootstrap, "A.orders")
+    cluster = connect(target.bootstrap)
+    delete_all_of(cluster, ["A.again"])
+    cluster.close()
+    copy_once(given)
+    assert records(source.bootstrap, "again") == records(target.bootstrap, "A.again")
+
+
+def _elect_uncleanly(source: Nodes, target: Nodes, given: dict[str, str]) -> None:
+    """The new leader of the source lacks copied records: that partition stops, the others go on."""
+    allowed = {"unclean.leader.election.enable": "true"}
+    replicas = {0: [1, 2], 1: [3, 1]}
+    make_as(
+        source.bootstrap,
+        NewTopic("loose", -1, -1, replica_assignments=replicas, topic_configs=allowed),
+    )
+    produce(source.bootstrap, "loose", 40)
+    copy_once(given)
+    source.kill(2)
+    produce(source.bootstrap, "loose", 60, start=1000)
+    copy_once(given)
+    before = held(target.bootstrap, Place("A.loose", 0))
+    source.kill(1)
+    source.start(2)
+    wait_for(lambda: leader_of(source.bootstrap, "loose") == 2)
+    assert held(source.bootstrap, Place("loose", 0)) < before, "records were lost"
+    (said,) = failures_of(given)
+    assert "loose-0 " in said and "an unclean election" in said
+    assert held(target.bootstrap, Place("A.loose", 0)) == before, "nothing was written to its copy"
+    assert records(target.bootstrap, "A.loose")[1] == records(source.bootstrap, "loose")[1], "others go on"
+    source.start(1)
