@@ -18,7 +18,7 @@ WORKERS ?= 3
 AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-connect-faults test-mirror-faults test-mirror-clusters test-connect-suite test-kafka-suite test-avro-pairs test-confluent-suite test-dashboards pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-dstream-faults test-connect-faults test-mirror-faults test-mirror-clusters test-connect-suite test-kafka-suite test-avro-pairs test-confluent-suite test-dashboards pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,9 @@ test-fast: setup-spark  ## the tests that take under two minutes together
 
 test-faults: setup-spark  ## exactly once, the long form: 500,000 records, 20 processes killed, on Ottla and Apache Kafka
 	OTTLA_FAULT_RECORDS=500000 OTTLA_FAULT_KILLS=20 $(BIN)/python -m pytest tests/spark/test_pipeline_faults.py
+
+test-dstream-faults: setup-spark  ## DStreams whose executors and driver are killed, the long form: make test-dstream-faults [KILLS=10]
+	OTTLA_DSTREAM_KILLS=$(or $(KILLS),10) $(BIN)/python -m pytest -s tests/spark/test_pipeline_dstream_recovery.py
 
 test-kafka-suite: setup $(KAFKA)  ## Apache Kafka's own cluster tests on Ottla, about an hour: make test-kafka-suite [ONLY=OffsetFetch] [CONTINUE=1] [JOBS=2]
 	PYTHONPATH=tests nice $(BIN)/python -m kafka_suite.run $(if $(CONTINUE),--continue) --jobs $(or $(JOBS),1) $(if $(ONLY),--only "$(ONLY)",--at-least 300)

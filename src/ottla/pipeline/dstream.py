@@ -17,7 +17,7 @@ from ottla.pipeline.dstream_context import Settings, checked_for_checkpoint, res
 from ottla.pipeline.dstream_direct import RESPONSE_TIMEOUT_S, DirectSource, OffsetRange, TopicAndPartition
 from ottla.pipeline.dstream_receiver import ReceiverSource
 from ottla.pipeline.failures import PipelineError
-from ottla.pipeline.jvm import java_streaming
+from ottla.pipeline.jvm import java_streaming, system_properties
 from ottla.pipeline.session import prepare_process
 from ottla.pipeline.sink import KafkaSink
 
@@ -69,7 +69,7 @@ def streaming_context(
     """The context of a checkpoint, or a new one that `setup` makes: `StreamingContext.getOrCreate`.
 
     It finds Java and Python as `spark_session` does, also where the context comes from the checkpoint and no session
-    was made before::
+    was made before. Such a context runs on `master`, else on `SPARK_MASTER`, else on the master of the checkpoint::
 
         def setup():
             ssc = StreamingContext(spark_session("counts").sparkContext, 1)
@@ -83,8 +83,27 @@ def streaming_context(
     """
     from pyspark.streaming import StreamingContext
 
-    prepare_process(master or os.environ.get("SPARK_MASTER") or "local[*]")
-    return StreamingContext.getOrCreate(checkpoint, setup)
+    master = master or os.environ.get("SPARK_MASTER")
+    prepare_process(master or "local[*]")
+    system = system_properties()
+    default = system.getProperty(_MASTER)
+
+    def use(chosen: object) -> None:
+        if chosen is None:
+            system.clearProperty(_MASTER)
+        else:
+            system.setProperty(_MASTER, chosen)
+
+    def fresh() -> StreamingContext:
+        use(default)
+        return setup()
+
+    # Spark puts its own default, this process, over the master of a checkpoint.
+    use(master)
+    try:
+        return StreamingContext.getOrCreate(checkpoint, fresh)
+    finally:
+        use(default)
 
 
 def write_exactly_once(
@@ -106,6 +125,7 @@ def write_exactly_once(
     stream.foreachRDD(lambda time, rdd: _write_batch(settings, time, rdd))
 
 
+_MASTER: Final = "spark.master"
 _Target: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
 _sinks: Final[dict[_Target, KafkaSink]] = {}
 """The sinks of this process; a checkpoint holds their settings only."""

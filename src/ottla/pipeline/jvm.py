@@ -34,6 +34,17 @@ def jvm_root(context: SparkContext) -> JavaObject:
     return cast("JavaObject", context._jvm)
 
 
+def system_properties() -> JavaObject:
+    """`java.lang.System` of this process's JVM, which starts if it does not run yet."""
+    from pyspark.streaming import StreamingContext
+
+    # As `getOrCreate` itself does: the JVM must be able to call Python.
+    StreamingContext._ensure_initialized()
+    from pyspark import SparkContext
+
+    return cast("JavaObject", SparkContext._jvm).java.lang.System
+
+
 def java_session(session: SparkSession) -> JavaObject:
     """The JVM's SparkSession."""
     return cast("JavaObject", session._jsparkSession)
