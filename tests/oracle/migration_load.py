@@ -9,10 +9,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from ottla.records.batch import iter_batches
 
 ORDERS, LEFT, RIGHT, JOBS = "orders", "left", "right", "jobs"
 PARTITIONS = 3
@@ -74,7 +77,11 @@ class _Worker:
 
 
 class Writer(_Worker):
-    """An idempotent producer with acks=all on two topics; it keeps what was acknowledged."""
+    """An idempotent producer with acks=all on two topics; it keeps what was acknowledged.
+
+    librdkafka begins a new producer epoch when one partition reports a gap in its sequences, and then sends again what
+    other partitions have taken without an answer (confluentinc/librdkafka#4953). `ProducerBatch` shows such records.
+    """
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__("writer")
@@ -215,7 +222,8 @@ class QueueMember(_Worker):
     def __init__(self, bootstrap: str) -> None:
         super().__init__("queue member")
         self.seen: Counter[int] = Counter()
-        self.accepted: set[int] = set()
+        self.accepted: set[tuple[int, int]] = set()
+        """Partition and offset of what was acknowledged."""
         self._consumer: Any = confluent_kafka.ShareConsumer(
             {"bootstrap.servers": bootstrap, "group.id": QUEUE, **_QUICK}
         )
@@ -226,14 +234,14 @@ class QueueMember(_Worker):
 
     def work(self) -> None:
         came = [each for each in self._consumer.poll(0.2) or [] if each.error() is None]
-        numbers = {(each.partition(), int(each.value())) for each in came}
-        again = {number for _, number in numbers} & self.accepted
+        places = {(each.partition(), each.offset()) for each in came}
+        again = places & self.accepted
         assert not again, f"{sorted(again)[:5]} came after they were acknowledged"
-        self.seen.update(number for _, number in numbers)
+        self.seen.update({int(each.value()) for each in came})
         if not came:
             return
         refused = {place.partition for place in _failed(self._consumer)}
-        self.accepted |= {number for partition, number in numbers if partition not in refused}
+        self.accepted |= {place for place in places if place[0] not in refused}
         self.done(len(came))
 
     def drain(self, wanted: set[int]) -> None:
@@ -298,4 +306,31 @@ def read_committed(bootstrap: str, topic: str) -> dict[int, set[str]]:
             assert error.code() == KafkaError._PARTITION_EOF, error
             ended.add(message.partition() or 0)
     consumer.close()
+    return found
+
+
+class ProducerBatch(NamedTuple):
+    """How a record came into a log: the producer, its epoch, and the record's sequence number."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+def producer_batches(data: Path, topic: str) -> dict[str, ProducerBatch]:
+    """The `ProducerBatch` of each place in a node's files. An epoch's sequences must have no gap and no repetition."""
+    found: dict[str, ProducerBatch] = {}
+    for partition in range(PARTITIONS):
+        following: Counter[tuple[int, int]] = Counter()
+        for segment in sorted((data / f"{topic}-{partition}").glob("*.log")):
+            for _, header in iter_batches(segment.read_bytes()):
+                producer = header.producer_id, header.producer_epoch
+                where = f"{topic}-{partition}@{header.base_offset}"
+                assert header.base_sequence == following[producer], (
+                    f"{where}: a gap or repetition of {producer}"
+                )
+                following[producer] += header.last_offset_delta + 1
+                for delta in range(header.last_offset_delta + 1):
+                    place = f"{partition}@{header.base_offset + delta}"
+                    found[place] = ProducerBatch(*producer, header.base_sequence + delta)
     return found
