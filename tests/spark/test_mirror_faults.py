@@ -51,6 +51,8 @@ KILLS = int(os.environ.get("OTTLA_MIRROR_KILLS", "6"))
 _VALUE = 10_000
 _PARTITIONS = 4
 _QUIET_S = 900.0
+_STARTS = "mirror A->B starts"
+_COPIES = r"A->B  [1-9][0-9,]* records"
 
 
 def fill(bootstrap: str, count: int) -> None:
@@ -198,11 +200,13 @@ def _kill_first(find: Callable[[], list[int]]) -> bool:
 
 def _pause(job: Job, command: list[str], bootstrap: str, folder: Path) -> None:
     """The driver sleeps, another one takes over and is killed, and the sleeper is refused when it wakes up."""
+    # One that still starts would take over itself when it wakes up.
+    _wait_for(bootstrap, job, 0, says=_COPIES)
     job.signal(signal.SIGSTOP)
     # Its lanes on Spark may still write; the other driver shuts them out before it copies.
     other = Job([*command, "--master", "none"], folder / f"other-{job.starts}.log").start()
     try:
-        _wait_for(bootstrap, other, 0, says=r"A->B  [1-9][0-9,]* records")
+        _wait_for(bootstrap, other, 0, says=_COPIES)
     finally:
         other.kill()
     job.signal(signal.SIGCONT)
@@ -224,9 +228,9 @@ def _held(bootstrap: str) -> int:
 
 
 def _wait_for(bootstrap: str, job: Job, wanted: int, *, says: str = "") -> int:
-    """Waits until the copy holds so many offsets, and the job says something; how many it holds then."""
+    """Waits until the copy holds so many offsets, and the job has said something since it started."""
     most, deadline = -1, time.monotonic() + _QUIET_S
-    while most < wanted or not re.search(says, job.output()):
+    while most < wanted or not re.search(says, job.output().rpartition(_STARTS)[2]):
         assert job.poll() is None, f"the mirror ended by itself:\n{job.output()[-4000:]}"
         assert time.monotonic() < deadline, f"{most} of {wanted}:\n{job.output()[-4000:]}"
         now = _held(bootstrap)
