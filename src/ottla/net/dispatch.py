@@ -78,7 +78,7 @@ class Dispatcher:
         if connection.repeated_produce is not None:
             if connection.waits_for_turn:
                 self._turn.append_all()
-            if began is None and self._repeats(connection, frame, now):
+            if self._repeats(connection, frame, now, began):
                 return
         self._dispatch_whole(connection, frame, now, began)
 
@@ -140,9 +140,9 @@ class Dispatcher:
         else:
             self._handle(request, message)
         if key == _PRODUCE and not connection.pending:
-            self._learn(connection, version, frame, message)
+            self._learn(connection, version, frame, message, client_id)
 
-    def _repeats(self, connection: Connection, frame: memoryview, now: float) -> bool:
+    def _repeats(self, connection: Connection, frame: memoryview, now: float, began: float | None) -> bool:
         """Answer a Produce request that is like those before it. False: it needs `dispatch`."""
         repeated = connection.repeated_produce
         if repeated is None or connection.pending or connection.closing:
@@ -150,20 +150,44 @@ class Dispatcher:
         authorizer = self._node.authorizer
         if authorizer is not None and not connection.may_write(repeated.key, authorizer.generation):
             return False
+        measures = connection.measures
+        if began is not None and not (measures.in_force and measures.client_id == repeated.client_id):
+            return False
         _, _, gate, counters = self._served[_PRODUCE, repeated.version]
         if not counters.unsampled() or (gate is not None and not gate.admits(len(frame))):
             return False
-        # A right may be taken away before the turn ends. So who needs one is answered now.
-        if authorizer is None and self._turn.takes(connection, repeated, frame, now, counters):
+        # A right may be taken away before the turn ends, and a client above its quota is muted at once. So requests
+        # of clients with rights or quotas are answered now.
+        if (
+            authorizer is None
+            and began is None
+            and self._turn.takes(connection, repeated, frame, now, counters)
+        ):
             return True
         response = repeated.answer(cast("Broker", self._node), frame)
         if response is None:
             return False
+        if began is None:
+            connection.answered_at_once(response, repeated.version, now, counters)
+            return True
+        # The request counts against the quotas of its client as a `MeteredRequest` does.
+        charged_at = measures.used_s = connection.monotonic()
+        throttle_ms = measures.charge(measures.produce, len(frame), charged_at - began, charged_at)
+        if throttle_ms:
+            connection.mute(throttle_ms / 1000)
+            response = repeated.throttled(response, throttle_ms)
         connection.answered_at_once(response, repeated.version, now, counters)
+        if measures.request is not None:
+            measures.carried_s += connection.monotonic() - charged_at
         return True
 
     def _learn(
-        self, connection: Connection, version: int, frame: memoryview, message: WireRequest[WireResponse]
+        self,
+        connection: Connection,
+        version: int,
+        frame: memoryview,
+        message: WireRequest[WireResponse],
+        client_id: str | None,
     ) -> None:
         connection.produces_until_learning -= 1
         if not connection.produces_until_learning:
@@ -171,7 +195,8 @@ class Dispatcher:
             # The first answer of a node does not need it.
             from ottla.api.data.produce_repeated import repeated_produce
 
-            connection.repeated_produce = repeated_produce(version, frame, cast("ProduceRequest", message))
+            produced = cast("ProduceRequest", message)
+            connection.repeated_produce = repeated_produce(version, frame, produced, client_id)
 
     def _look_up(self, connection: Connection, key: int, version: int) -> _Served | None:
         """The API, if it is served in this version. As in Kafka, the connection of other clients is closed."""

@@ -87,6 +87,12 @@ class Producer:
 
     def errors(self, version: int) -> list[int]:
         """The error code of each answer."""
+        return [each.responses[0].partition_responses[0].error_code for each in self.responses(version)]
+
+    def throttle_times(self, version: int) -> list[int]:
+        return [each.throttle_time_ms for each in self.responses(version)]
+
+    def responses(self, version: int) -> list[ProduceResponse]:
         found = []
         written, at = bytes(self.transport.written), 0
         while at < len(written):
@@ -94,8 +100,7 @@ class Producer:
             answer = written[at + 4 : at + 4 + size]
             at += 4 + size
             _, offset = decode_response_header(ApiKey.PRODUCE, version, answer)
-            response = decode(ProduceResponse, version, answer[offset:])
-            found.append(response.responses[0].partition_responses[0].error_code)
+            found.append(decode(ProduceResponse, version, answer[offset:]))
         return found
 
     def decoded(self) -> int:
@@ -254,6 +259,38 @@ def test_another_request_of_the_same_connection_is_not_mistaken(pair):
         producer.send(bytes(trailing))
         producer.produce(b"e")
     assert same(pair)
+
+
+def test_quotas_count_alike_and_the_client_above_one_is_muted(pair):
+    limits = {"producer_byte_rate": 2_000.0, "request_percentage": 100.0}
+    for producer in pair:
+        producer.scene.create_topic("t", 1)
+        producer.scene.broker.quotas.update({(("client-id", "a client"),): limits})
+        for number in range(60):
+            producer.produce(b"v" * 1000)
+            producer.scene.clock.advance(0.05 if number % 20 else 30)
+    repeated, whole = pair
+    assert same(pair)
+    assert len(repeated.transport.answers()) == 60
+    assert repeated.throttle_times(12) == whole.throttle_times(12)
+    assert any(repeated.throttle_times(12)) and not all(repeated.throttle_times(12))
+    assert repeated.decoded() < 10
+
+
+def test_a_new_limit_counts_from_the_next_repeated_request_on(pair):
+    quotas = pair[0].scene.broker.quotas
+    for producer in pair:
+        producer.scene.create_topic("t", 1)
+    repeated = pair[0]
+    quotas.update({(("client-id", "a client"),): {"producer_byte_rate": 1e9}})
+    for _ in range(5):
+        repeated.produce(b"v" * 1000)
+    quotas.update({(("client-id", "a client"),): {"producer_byte_rate": 100.0}})
+    repeated.produce(b"v" * 1000)
+    repeated.produce(b"v" * 1000)
+    *before, after = repeated.throttle_times(12)
+    assert before == [0] * 5 and after > 0
+    assert repeated.connection.muted
 
 
 def test_a_right_is_asked_for_once_and_ends_with_its_acl(caplog):

@@ -37,6 +37,8 @@ _ID: Final = Struct(">i")
 _RESULT: Final = Struct(">ihqqq")
 """Partition, error code, base offset, log append time, log start offset."""
 _MARKS: Final = (0x1A2B3C4D, 0, 0x11223344556677, 0x22334455667788, 0x33445566778899)
+_THROTTLE: Final = Struct(">i")
+_THROTTLE_MARK: Final = 0x4D3C2B1A
 
 
 Append = tuple["Partition", memoryview, int]
@@ -55,16 +57,25 @@ class RepeatedProduce:
         "_response_size",
         "_response_tail",
         "_start",
+        "_throttle_at",
         "acks",
+        "client_id",
         "key",
         "version",
     )
 
     def __init__(
-        self, version: int, key: str | bytes, acks: int, request_head: bytes, response: bytes
+        self,
+        version: int,
+        client_id: str | None,
+        key: str | bytes,
+        acks: int,
+        request_head: bytes,
+        response: bytes,
     ) -> None:
-        """`request_head` goes up to the partition; `response` is one whose result has the values of `_MARKS`."""
+        """`request_head` goes up to the partition; `response` is one with the values of the marks."""
         self.version = version
+        self.client_id = client_id
         self.key = key
         self.acks = acks
         self._start = request_head[:_CORRELATION_ID]
@@ -72,6 +83,8 @@ class RepeatedProduce:
         self._index_at = len(request_head)
         self._head_size = len(request_head) + _INDEX.size + _MAX_LENGTH_BYTES
         head, tail = response.split(_RESULT.pack(*_MARKS))
+        self._throttle_at = response.index(_THROTTLE.pack(_THROTTLE_MARK), len(head))
+        tail = tail.replace(_THROTTLE.pack(_THROTTLE_MARK), _THROTTLE.pack(0))
         self._response_head = head[_AFTER_CORRELATION_ID:]
         self._response_tail = tail
         self._response_size = len(response) - _INDEX.size
@@ -141,8 +154,15 @@ class RepeatedProduce:
             self._response_tail,
         )
 
+    def throttled(self, response: bytes, throttle_ms: int) -> bytes:
+        """The same response for a client that is above a quota."""
+        at = self._throttle_at
+        return response[:at] + _THROTTLE.pack(throttle_ms) + response[at + _THROTTLE.size :]
 
-def repeated_produce(version: int, frame: memoryview, request: ProduceRequest) -> RepeatedProduce | None:
+
+def repeated_produce(
+    version: int, frame: memoryview, request: ProduceRequest, client_id: str | None
+) -> RepeatedProduce | None:
     """Learn from a request what the next ones may have in common with it; None if that is not worth it."""
     if (
         version < _FIRST_FLEXIBLE
@@ -168,9 +188,9 @@ def repeated_produce(version: int, frame: memoryview, request: ProduceRequest) -
         return None  # it has tags, or its length is not written in the shortest form
     key: str | bytes = topic.topic_id if version >= _TOPIC_IDS else topic.name
     response = b"".join(encode_response(0, _marked(topic.name, topic.topic_id), version))
-    if response.count(_RESULT.pack(*_MARKS)) != 1:
+    if response.count(_RESULT.pack(*_MARKS)) != 1 or response.count(_THROTTLE.pack(_THROTTLE_MARK)) != 1:
         return None
-    return RepeatedProduce(version, key, request.acks, bytes(frame[:index_at]), response)
+    return RepeatedProduce(version, client_id, key, request.acks, bytes(frame[:index_at]), response)
 
 
 def _marked(name: TopicName, topic_id: bytes) -> ProduceResponse:
@@ -184,7 +204,8 @@ def _marked(name: TopicName, topic_id: bytes) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             ProduceResponse.TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[result])
-        ]
+        ],
+        throttle_time_ms=_THROTTLE_MARK,
     )
 
 
