@@ -51,7 +51,9 @@ def test_without_spark_the_broker_goes_on_alone(tmp_path, without_spark):
             assert admin.list_topics() == []
         process.send_signal(signal.SIGINT)
         rest, complaints = process.communicate(timeout=60)
-        assert (process.returncode, rest, complaints) == (0, "Stopping ...\nStopped\n", "")
+        # On a busy machine the broker may say that its loop was held up.
+        said = [line for line in rest.splitlines() if "ottla.net.watchdog" not in line]
+        assert (process.returncode, said, complaints) == (0, ["Stopping ...", "Stopped"], "")
     finally:
         process.kill()
         process.wait()
