@@ -6,21 +6,17 @@ The topic is made and read with the first request for one of them. A registry th
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from ottla.errors import ApiException
 from ottla.json_types import JsonObject, as_int, as_text
 from ottla.registry import records
 from ottla.registry.errors import store_failed
+from ottla.registry.fold import Fold, put
 from ottla.registry.log import SchemasLog
 
-_logger = logging.getLogger(__name__)
-
 _WAIT_S: Final = 12.0
-
-K = TypeVar("K")
 
 _ASSOCIATION_TEXTS: Final = (
     "subject",
@@ -69,52 +65,32 @@ def association_key(place: AssociationId) -> bytes:
     )
 
 
-class ExtrasState:
+class ExtrasState(Fold):
     """Keys by their names, DEKs and associations by their ids, each as the document that clients see."""
 
+    holds = "keys"
+
     def __init__(self) -> None:
+        super().__init__()
         self.keks: dict[str, JsonObject] = {}
         self.deks: dict[DekId, JsonObject] = {}
         self.associations: dict[AssociationId, JsonObject] = {}
-        self.next_offset = 0
-        self.changes = 0
-        """Counts changes, so that caches of answers know when they are stale."""
-
-    def apply(self, offset: int, key: bytes | None, raw: bytes | None) -> None:
-        """Take one record in. A record that no registry writes is logged and passed over."""
-        if offset < self.next_offset:
-            return
-        self.next_offset = offset + 1
-        self.changes += 1
-        try:
-            fields, value = records.read(key, raw)
-            self._fold(fields, value)
-        except (records.BadRecord, KeyError, TypeError, ValueError) as error:
-            # The record itself is not shown: properties of a KMS may be secrets.
-            _logger.warning(
-                "The record at offset %d of the registry's keys is passed over: %s", offset, error
-            )
 
     def _fold(self, key: JsonObject, value: JsonObject | None) -> None:
         match key["keytype"]:
             case "KEK":
-                _set(self.keks, as_text(key["name"]), value)
+                put(self.keks, as_text(key["name"]), value)
             case "DEK":
                 place = (as_text(key["kekName"]), as_text(key["subject"]), as_text(key["algorithm"]))
-                _set(self.deks, (*place, as_int(key["version"])), value)
+                put(self.deks, (*place, as_int(key["version"])), value)
             case "ASSOC":
                 if value is not None:
                     for name in _ASSOCIATION_TEXTS:
                         as_text(value[name], name)
+                    if not isinstance(value["frozen"], bool):
+                        raise ValueError("frozen is neither true nor false")
                 kinds = (as_text(key["resourceType"]), as_text(key["associationType"]))
-                _set(self.associations, (as_text(key["resourceId"]), *kinds), value)
-
-
-def _set(table: dict[K, JsonObject], place: K, value: JsonObject | None) -> None:
-    if value is None:
-        table.pop(place, None)
-    else:
-        table[place] = value
+                put(self.associations, (as_text(key["resourceId"]), *kinds), value)
 
 
 class Extras:

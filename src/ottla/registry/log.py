@@ -14,13 +14,14 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.retries import Backoff
 from ottla.errors import ApiException, ErrorCode
 from ottla.records.record import Record
 from ottla.registry.errors import store_failed, timed_out
+from ottla.registry.fold import Fold
 from ottla.registry.groups import Change, ChangeQueue, Decide, decide
 from ottla.registry.records import NOOP_KEY, Pair
 from ottla.registry.topic import Fenced, SchemasPartition, WriteAborted, ensure_topic
@@ -37,14 +38,6 @@ _DECISIONS: Final = 5
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
-class Folded(Protocol):
-    """A state that is a fold over the records of a topic."""
-
-    next_offset: int
-
-    def apply(self, offset: int, key: bytes | None, raw: bytes | None) -> None: ...
-
-
 class SchemasLog:
     """The state, the thread that reads into it, and the writer."""
 
@@ -53,7 +46,7 @@ class SchemasLog:
         new_cluster: Callable[[], Cluster],
         topic: str,
         replication_factor: int,
-        state: Folded,
+        state: Fold,
         fence_id: str,
     ) -> None:
         self.state = state

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from ottla.json_types import Json, JsonObject, as_int, as_list, as_object, as_text
 from ottla.registry import names, records
+from ottla.registry.fold import Fold, put
 
 _logger = logging.getLogger(__name__)
 
@@ -134,41 +135,29 @@ Settings: TypeAlias = dict[str | None, JsonObject]
 """Settings by subject or context; None is the global scope."""
 
 
-class State:
+class State(Fold):
     """All subjects, ids, settings and modes."""
 
+    holds = "schemas"
+
     def __init__(self) -> None:
+        super().__init__()
         self.subjects: dict[str, dict[int, Version]] = {}
         self.contexts: dict[str, Context] = {names.DEFAULT_CONTEXT: Context()}
         self.configs: Settings = {}
         self.modes: Settings = {}
         self.referrers: dict[tuple[str, int], set[tuple[str, int]]] = {}
-        self.next_offset = 0
-        self.changes = 0
-        """Counts changes, so that caches of answers know when they are stale."""
 
     # -- the fold
-
-    def apply(self, offset: int, key: bytes | None, raw: bytes | None) -> None:
-        """Take one record in. A record that no registry writes is logged and passed over."""
-        if offset < self.next_offset:
-            return
-        self.next_offset = offset + 1
-        self.changes += 1
-        try:
-            fields, value = records.read(key, raw)
-            self._fold(fields, value)
-        except (records.BadRecord, KeyError, TypeError, ValueError) as error:
-            _logger.warning("The record at offset %d of _schemas is passed over: %s", offset, error)
 
     def _fold(self, key: JsonObject, value: JsonObject | None) -> None:
         match key["keytype"]:
             case "SCHEMA":
                 self._schema(as_text(key["subject"]), as_int(key["version"]), value)
             case "CONFIG":
-                _set(self.configs, _scope(key), value)
+                put(self.configs, _scope(key), value)
             case "MODE":
-                _set(self.modes, _scope(key), value)
+                put(self.modes, _scope(key), value)
             case "DELETE_SUBJECT" if value is not None:
                 last = as_int(value["version"])
                 for one in self.subjects.get(as_text(value["subject"]), {}).values():
@@ -262,13 +251,6 @@ class State:
             if context != names.DEFAULT_CONTEXT:
                 yield f":{context}:"
         yield None
-
-
-def _set(table: Settings, scope: str | None, value: JsonObject | None) -> None:
-    if value is None:
-        table.pop(scope, None)
-    else:
-        table[scope] = value
 
 
 def _scope(key: JsonObject) -> str | None:
