@@ -52,7 +52,7 @@ def test_a_key_lives_dies_and_comes_back(http):
     status, made = http.ask("POST", KEKS, kek("life", doc="of orders", kmsProps={"region": "west"}))
     assert status == 200 and made["shared"] is False and made["ts"] > 0
     assert http.ask("POST", KEKS, kek("life", doc="of orders", kmsProps={"region": "west"})) == (200, made)
-    assert http.ask("POST", KEKS, kek("life", kmsKeyId="other"))[1]["error_code"] == 40970
+    assert http.ask("POST", KEKS, kek("life", kmsKeyId="other"))[1]["error_code"] == 40971
     assert http.get(f"{KEKS}/life") == made
     changed = http.ask("PUT", f"{KEKS}/life", {"doc": "of carts"})[1]
     assert changed["doc"] == "of carts" and changed["kmsProps"] == {"region": "west"}
@@ -60,7 +60,7 @@ def test_a_key_lives_dies_and_comes_back(http):
     status, first = http.ask("POST", f"{KEKS}/life/deks/orders-value", dek())
     assert (status, first["version"], first["algorithm"]) == (200, 1, "AES256_GCM")
     assert http.ask("POST", f"{KEKS}/life/deks", dek()) == (200, first)
-    assert http.ask("POST", f"{KEKS}/life/deks", dek(encryptedKeyMaterial=OTHER))[1]["error_code"] == 40970
+    assert http.ask("POST", f"{KEKS}/life/deks", dek(encryptedKeyMaterial=OTHER))[1]["error_code"] == 40971
     second = http.ask("POST", f"{KEKS}/life/deks/orders-value", dek(version=2, encryptedKeyMaterial=OTHER))[1]
     place = f"{KEKS}/life/deks/orders-value"
     assert http.get(f"{KEKS}/life/deks") == ["orders-value"]
@@ -90,6 +90,8 @@ def test_a_key_lives_dies_and_comes_back(http):
     assert http.ask("DELETE", place) == (204, None)
     assert http.ask("DELETE", f"{place}?permanent=true") == (204, None)
     assert http.ask("DELETE", f"{KEKS}/life") == (204, None)
+    # The name of a key that is deleted softly stays taken.
+    assert http.ask("POST", KEKS, kek("life"))[1]["error_code"] == 40971
     assert http.ask("DELETE", f"{KEKS}/life?permanent=true") == (204, None)
     assert http.get(f"{KEKS}/life?deleted=true")["error_code"] == 40470
 
@@ -177,19 +179,30 @@ def test_roles_apply_to_keys_by_subject(shared_ottla_broker, tmp_path):
         assert Http(process.url).ask("GET", KEKS)[0] == 401
 
 
+def topic(name, *associations):
+    resource = {"resourceName": name, "resourceNamespace": "west", "resourceId": f"id-{name}"}
+    return {**resource, "resourceType": "topic", "associations": list(associations)}
+
+
+def to(subject, kind="value", **more):
+    return {"subject": subject, "associationType": kind, **more}
+
+
+def with_schema(document=V1):
+    return {"schema": {"schema": json.dumps(document)}}
+
+
 def test_associations_name_the_subject_of_a_topic(http):
-    topic = {
-        "resourceName": "orders",
-        "resourceNamespace": "west",
-        "resourceId": "id-1",
-        "resourceType": "topic",
-    }
-    one = {"subject": "shared-orders", "associationType": "value", "lifecycle": "STRONG"}
-    assert http.ask("POST", "/associations", {**topic, "associations": [one]})[1]["error_code"] == 422
-    one["schema"] = {"schema": json.dumps(V1)}
-    status, made = http.ask("POST", "/associations", {**topic, "associations": [one]})
-    assert status == 200 and made["associations"][0]["subject"] == "shared-orders"
+    bare = to("shared-orders", lifecycle="STRONG")
+    assert http.ask("POST", "/associations", topic("orders", bare))[1]["error_code"] == 42212
+    one = {**bare, **with_schema()}
+    assert http.ask("POST", "/associations?dryRun=true", topic("orders", one))[0] == 200
+    assert http.get("/associations/resources/id-orders") == []
+    status, made = http.ask("POST", "/associations", topic("orders", one))
+    assert status == 200 and made["associations"][0] == {**bare, "frozen": False}
     assert http.get("/subjects/shared-orders/versions") == [1]
+    # The same again changes nothing.
+    assert http.ask("POST", "/associations", topic("orders", one)) == (200, made)
     for namespace in ("west", "-"):
         found = http.get(
             f"/associations/resources/{namespace}/orders?resourceType=topic&associationType=value"
@@ -197,26 +210,84 @@ def test_associations_name_the_subject_of_a_topic(http):
         assert [each["subject"] for each in found] == ["shared-orders"]
     assert http.get("/associations/resources/east/orders") == []
     assert http.get("/associations/resources/-/orders?associationType=key") == []
+    assert http.get("/associations/resources/-/orders?lifecycle=WEAK") == []
+    assert http.get("/associations/resources/-/orders?lifecycle=NO")["error_code"] == 42212
     assert (
         len(http.get("/associations/subjects/shared-orders"))
-        == len(http.get("/associations/resources/id-1"))
+        == len(http.get("/associations/resources/id-orders?lifecycle=STRONG"))
         == 1
     )
-    other = {**one, "subject": "other-orders"}
-    assert http.ask("POST", "/associations", {**topic, "associations": [other]})[0] == 409
-    assert http.ask("PUT", "/associations", {**topic, "associations": [other]})[0] == 200
-    assert http.ask("DELETE", "/associations/resources/id-1?cascadeLifecycle=true") == (204, None)
+    deletion = "/associations/resources/id-orders?cascadeLifecycle=true"
+    assert http.ask("DELETE", f"{deletion}&dryRun=true") == (204, None)
+    assert http.ask("DELETE", deletion) == (204, None)
     assert http.get("/associations/resources/-/orders") == []
-    assert http.get("/subjects/other-orders/versions")["error_code"] == 40401
-    for bad in (
-        [],
-        [one] * 21,
-        ["x"],
-        [{**one, "lifecycle": "LONG"}],
-        [{**one, "schema": "x"}],
-        [{"subject": 1}],
+    assert http.get("/subjects/shared-orders/versions")["error_code"] == 40401
+    assert http.ask("DELETE", deletion)[0] == 404
+
+
+def test_an_association_changes_its_lifecycle_only(http):
+    made = topic("carts", to("all-carts", lifecycle="WEAK", **with_schema()))
+    assert http.ask("POST", "/associations", made)[0] == 200
+    place = "/associations/resources/id-carts"
+    for more, code in (
+        (to("other-carts", **with_schema()), 42212),
+        (to("all-carts", frozen=True), 42212),
     ):
-        assert http.ask("POST", "/associations", {**topic, "associations": bad})[0] == 422
+        assert http.ask("POST", "/associations", topic("carts", more))[1]["error_code"] == 40911
+        assert http.ask("PUT", place, topic("carts", more))[1]["error_code"] == code
+    # A second schema is no new association, but an update of the one that is there.
+    optional = {**V1, "fields": [*V1["fields"], {"name": "note", "type": "string", "default": ""}]}
+    evolved = topic("carts", to("all-carts", **with_schema(optional)))
+    assert http.ask("POST", "/associations", evolved)[1]["error_code"] == 40911
+    assert http.ask("PUT", place, evolved)[0] == 200
+    assert http.get("/subjects/all-carts/versions") == [1, 2]
+    assert http.ask("PUT", place, topic("carts", to("all-carts", lifecycle="STRONG")))[0] == 200
+    assert http.get(place)[0]["lifecycle"] == "STRONG"
+    # A strong association has its subject alone.
+    for lifecycle in ("WEAK", "STRONG"):
+        second = topic("baskets", to("all-carts", lifecycle=lifecycle))
+        assert http.ask("POST", "/associations", second)[1]["error_code"] == 40911
+    assert http.ask("PUT", place, topic("carts", to("all-carts", lifecycle="WEAK")))[0] == 200
+    weak = topic("baskets", to("all-carts"), to("all-carts", "key"))
+    assert http.ask("POST", "/associations", weak)[0] == 200
+    assert len(http.get("/associations/subjects/all-carts?offset=1&limit=1")) == 1
+    assert http.ask("PUT", "/associations/resources/other", weak)[1]["error_code"] == 42212
+
+
+def test_a_frozen_association_brings_the_only_schema_and_stays(http):
+    frozen = to("frozen-orders", lifecycle="STRONG", frozen=True)
+    http.register("frozen-orders", V2)
+    for bad in (frozen, {**frozen, **with_schema()}):
+        assert http.ask("POST", "/associations", topic("ice", bad))[1]["error_code"] == 42212
+    # A request whose schema came through, and whose association did not, is sent again.
+    again = topic("ice", {**frozen, **with_schema(V2)})
+    assert http.ask("POST", "/associations", again)[0] == 200
+    place = "/associations/resources/id-ice"
+    assert http.ask("PUT", place, topic("ice", to("frozen-orders", lifecycle="WEAK")))[0] == 409
+    assert http.ask("DELETE", place)[0] == 409
+    assert http.ask("DELETE", f"{place}?cascadeLifecycle=true") == (204, None)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [],
+        [to("a"), to("b", "key"), to("c", "other")],
+        [to("a"), to("b")],
+        [to("a", "other")],
+        ["x"],
+        [to("a", lifecycle="LONG")],
+        [to("a", lifecycle="WEAK", frozen=True, **with_schema())],
+        [to("a", frozen=True, **with_schema())],
+        [to("a", frozen="yes")],
+        [to("a", schema="x")],
+        [{"subject": 1}],
+    ],
+)
+def test_hostile_associations_are_refused(http, bad):
+    assert http.ask("POST", "/associations", topic("hostile", *bad))[1]["error_code"] == 42212
+    named = {**topic("hostile", to("a", **with_schema())), "resourceType": "cluster"}
+    assert http.ask("POST", "/associations", named)[1]["error_code"] == 42212
 
 
 def test_a_descriptor_comes_back_as_one_and_a_context_in_the_address_may_end_with_a_slash(http):
@@ -259,8 +330,9 @@ def test_defaults_and_overrides_complete_a_contract(http):
     http.register("contract", V1, **sent)
     found = http.get("/subjects/contract/versions/1")
     assert found["metadata"]["properties"] == {"owner": "me", "team": "b"}
-    rules = {one["name"]: one.get("doc") for one in found["ruleSet"]["domainRules"]}
-    assert rules == {"common": "default", "mine": "own", "always": None}
+    # Rules run in their order: that of a later layer comes behind, also where it replaces one.
+    rules = [(one["name"], one.get("doc")) for one in found["ruleSet"]["domainRules"]]
+    assert rules == [("common", "default"), ("mine", "own"), ("always", None)]
     # The same contract again, as it was sent, as it is held, or not at all: no new version.
     assert http.register("contract", V1, **sent)[1]["version"] == 1
     assert http.register("contract", V1, metadata=found["metadata"])[1]["version"] == 1

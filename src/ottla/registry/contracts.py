@@ -5,7 +5,7 @@ Serializers execute rules; the registry never does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ottla.json_types import Json, JsonObject
@@ -102,26 +102,17 @@ def _texts(given: Json, what: str) -> None:
 
 
 def merged_metadata(layers: Sequence[Json]) -> JsonObject | None:
-    """Metadata of several layers: later ones win over earlier ones, tags and sensitive names add up."""
-    out: JsonObject | None = None
-    for layer in layers:
-        if not isinstance(layer, dict):
-            continue
-        if out is None:
-            out = dict(layer)
-            continue
-        properties = {**_table(out.get("properties")), **_table(layer.get("properties"))}
-        tags = dict(_table(out.get("tags")))
-        for path, more in _table(layer.get("tags")).items():
-            tags[path] = _joined(tags.get(path), more)
-        sensitive = _joined(out.get("sensitive"), layer.get("sensitive"))
-        parts: JsonObject = {"tags": tags, "properties": properties, "sensitive": sensitive}
-        out = {**out, **layer, **{key: value for key, value in parts.items() if value or key in out}}
-    return out
+    """Metadata of several layers: later ones win by path and by property, sensitive names add up."""
+    return _merged(layers, {"tags": _by_name, "properties": _by_name, "sensitive": _all})
 
 
 def merged_rule_set(layers: Sequence[Json]) -> JsonObject | None:
-    """Rule sets of several layers: a rule of a later layer replaces the one of its name, others come behind."""
+    """Rule sets of several layers: rules come behind those of earlier layers, and remove the one of their name."""
+    return _merged(layers, dict.fromkeys(_RULE_LISTS, _rules))
+
+
+def _merged(layers: Sequence[Json], parts: Mapping[str, Callable[[Json, Json], Json]]) -> JsonObject | None:
+    """Documents of several layers: the parts as their functions say, of anything else the last."""
     out: JsonObject | None = None
     for layer in layers:
         if not isinstance(layer, dict):
@@ -129,27 +120,34 @@ def merged_rule_set(layers: Sequence[Json]) -> JsonObject | None:
         if out is None:
             out = dict(layer)
             continue
-        rules: JsonObject = {}
-        for key in _RULE_LISTS:
-            by_name = {str(one.get("name")): one for one in [*_rules(out, key), *_rules(layer, key)]}
-            if by_name or key in out:
-                rules[key] = list(by_name.values())
-        out = {**out, **layer, **rules}
+        both = {key: merge(out.get(key), layer.get(key)) for key, merge in parts.items()}
+        out = {**out, **layer, **{key: value for key, value in both.items() if value or key in out}}
     return out
 
 
-def _rules(rule_set: JsonObject, key: str) -> list[JsonObject]:
-    found = rule_set.get(key)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+def _by_name(first: Json, second: Json) -> Json:
+    return {**_table(first), **_table(second)}
+
+
+def _all(first: Json, second: Json) -> Json:
+    return [*_items(first), *(one for one in _items(second) if one not in _items(first))]
+
+
+def _rules(first: Json, second: Json) -> Json:
+    replaced = {_name(one) for one in _items(second)}
+    return [*(one for one in _items(first) if _name(one) not in replaced), *_items(second)]
+
+
+def _name(rule: Json) -> str:
+    return str(_table(rule).get("name"))
 
 
 def _table(given: Json) -> JsonObject:
     return given if isinstance(given, dict) else {}
 
 
-def _joined(first: Json, second: Json) -> list[Json]:
-    out: list[Json] = [*first] if isinstance(first, list) else []
-    return out + [one for one in second if one not in out] if isinstance(second, list) else out
+def _items(given: Json) -> list[Json]:
+    return given if isinstance(given, list) else []
 
 
 def same(first: Json, second: Json) -> bool:

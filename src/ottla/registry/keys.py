@@ -20,7 +20,8 @@ from ottla.registry.limits import MAX_DEKS, MAX_KEKS, MAX_KEY_BYTES, MAX_KEY_TEX
 
 ALGORITHMS: Final = ("AES128_GCM", "AES256_GCM", "AES256_SIV")
 DEFAULT_ALGORITHM: Final = "AES256_GCM"
-_NOT_FOUND, _NOT_DELETED, _DELETED, _EXISTS = 40470, 40471, 40472, 40970
+_NOT_FOUND, _NOT_DELETED, _DELETED = 40470, 40471, 40472
+_EXISTS, _TOO_MANY = 40971, 40972
 _INVALID, _IN_USE = 42271, 42272
 _MAX_VERSION: Final = 2**31 - 1
 
@@ -31,6 +32,12 @@ def not_found(what: str) -> RegistryError:
 
 def invalid(reason: str) -> RegistryError:
     return RegistryError(422, _INVALID, f"Invalid key: {reason}")
+
+
+def too_many(limit: int, what: str) -> RegistryError:
+    return RegistryError(
+        409, _TOO_MANY, f"Too many keys: the registry has {limit} {what}, and takes no more."
+    )
 
 
 class Keys:
@@ -62,7 +69,7 @@ class Keys:
         ]
 
     async def register_kek(self, body: JsonObject) -> JsonObject:
-        """Register a KEK. The same one may be registered again; another of its name is refused with 40970."""
+        """Register a KEK. The same one may be registered again; another of its name is refused with 40971."""
         wanted: JsonObject = {
             "name": _name(body, "name"),
             "kmsType": _name(body, "kmsType"),
@@ -85,7 +92,7 @@ class Keys:
                 out[:] = [held]
                 return []
             if len(self.state.keks) >= MAX_KEKS:
-                raise invalid(f"the registry has {MAX_KEKS} KEKs, and takes no more")
+                raise too_many(MAX_KEKS, "KEKs")
             out[:] = [{**wanted, "ts": self._now_ms()}]
             return [(kek_key(name), records.value(out[0]))]
 
@@ -156,7 +163,7 @@ class Keys:
         return found
 
     async def register_dek(self, kek: str, subject: str, body: JsonObject) -> JsonObject:
-        """Register an encrypted DEK. Of two that race for a version the second gets 40970, and reads the first."""
+        """Register an encrypted DEK. Of two that race for a version the second gets 40971, and reads the first."""
         algorithm = check_algorithm(body.get("algorithm") or DEFAULT_ALGORITHM)
         version = body.get("version") or 1
         if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= _MAX_VERSION:
@@ -183,7 +190,7 @@ class Keys:
                 out[:] = [held]
                 return []
             if len(self.state.deks) >= MAX_DEKS:
-                raise invalid(f"the registry has {MAX_DEKS} DEKs, and takes no more")
+                raise too_many(MAX_DEKS, "DEKs")
             out[:] = [{**wanted, "ts": self._now_ms()}]
             return [(dek_key(place), records.value(out[0]))]
 

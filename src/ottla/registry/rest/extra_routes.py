@@ -6,7 +6,7 @@ from typing import Final
 
 from ottla.json_types import Json, JsonObject
 from ottla.registry import names
-from ottla.registry.associations import Associations, read_request
+from ottla.registry.associations import Associations, Filter, check_lifecycle, invalid, read_request
 from ottla.registry.extras import Extras
 from ottla.registry.keys import DEFAULT_ALGORITHM, Keys, check_algorithm, check_subject
 from ottla.registry.registry import Registry, parse_version_number
@@ -59,7 +59,7 @@ class ExtraApi:
             ("DELETE", _VERSION, self.delete_deks),
             ("POST", f"{_VERSION}/undelete", self.undelete_deks),
             ("POST", "/associations", self.create_associations),
-            ("PUT", "/associations", self.replace_associations),
+            ("PUT", "/associations/resources/{}", self.update_associations),
             ("DELETE", "/associations/resources/{}", self.delete_associations),
         )
         for method, pattern, handler in changes:
@@ -132,38 +132,41 @@ class ExtraApi:
     # -- associations
 
     @staticmethod
-    def _kinds(request: Request) -> tuple[str, list[str]]:
-        wanted = [value for name, value in request.pairs if name == "associationType"]
-        return request.query.get("resourceType", ""), wanted
+    def _filter(request: Request) -> Filter:
+        kinds = tuple(value for name, value in request.pairs if name == "associationType")
+        lifecycle = check_lifecycle(request.query.get("lifecycle", ""))
+        return Filter(request.query.get("resourceType", ""), kinds, lifecycle)
 
     async def by_resource(self, request: Request, words: tuple[str, ...]) -> Json:
-        return [*page(request, self.associations.of_id(words[0], *self._kinds(request)))]
+        return [*page(request, self.associations.of_id(words[0], self._filter(request)))]
 
     async def by_name(self, request: Request, words: tuple[str, ...]) -> Json:
-        return [*page(request, self.associations.of_name(words[0], words[1], *self._kinds(request)))]
+        return [*page(request, self.associations.of_name(words[0], words[1], self._filter(request)))]
 
     async def by_subject(self, request: Request, words: tuple[str, ...]) -> Json:
-        found = self.associations.of_subject(self._subject(request, words[0]), *self._kinds(request))
+        found = self.associations.of_subject(self._subject(request, words[0]), self._filter(request))
         return [*page(request, found)]
 
     async def create_associations(self, request: Request, words: tuple[str, ...]) -> Json:
-        return await self._associate(request, replace=False)
+        return await self._associate(request, request.document(), update=False)
 
-    async def replace_associations(self, request: Request, words: tuple[str, ...]) -> Json:
-        return await self._associate(request, replace=True)
+    async def update_associations(self, request: Request, words: tuple[str, ...]) -> Json:
+        body = {"resourceId": words[0], **request.document()}
+        if body["resourceId"] != words[0]:
+            raise invalid("the resourceId of the path and that of the body differ")
+        return await self._associate(request, body, update=True)
 
-    async def _associate(self, request: Request, *, replace: bool) -> JsonObject:
-        wanted = read_request(request.document(), proposal)
-        await self.associations.create(wanted, replace=replace)
-        first = wanted[0].document
-        shared = ("resourceName", "resourceNamespace", "resourceId", "resourceType")
+    async def _associate(self, request: Request, body: JsonObject, *, update: bool) -> JsonObject:
+        wanted = read_request(body, proposal)
+        made = await self.associations.write(wanted, update=update, dry_run=request.flag("dryRun"))
         own = ("subject", "associationType", "lifecycle", "frozen")
-        return {
-            **{key: first[key] for key in shared},
-            "associations": [{key: one.document[key] for key in own} for one in wanted],
-        }
+        return {**wanted[0].resource, "associations": [{key: one[key] for key in own} for one in made]}
 
     async def delete_associations(self, request: Request, words: tuple[str, ...]) -> Answer:
-        kind, wanted = self._kinds(request)
-        await self.associations.delete(words[0], kind, wanted, cascade=request.flag("cascadeLifecycle"))
+        await self.associations.delete(
+            words[0],
+            self._filter(request),
+            cascade=request.flag("cascadeLifecycle"),
+            dry_run=request.flag("dryRun"),
+        )
         return _nothing()
