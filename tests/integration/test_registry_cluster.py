@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import itertools
 import json
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -73,53 +77,111 @@ def schema(number: int) -> str:
     return json.dumps({"type": "record", "name": f"R{number}", "fields": []})
 
 
-@pytest.mark.parametrize("turn", range(int(os.environ.get("OTTLA_TEST_REGISTRY_KILLS", "1"))))
-def test_killing_the_leader_loses_no_schema_and_gives_no_id_twice(ottla_broker, turn):
-    """Once in the tests; OTTLA_TEST_REGISTRY_KILLS=10 repeats it."""
-    arguments = ("--session-timeout-ms", "6000")
-    registries = [RegistryProcess(ottla_broker.bootstrap, *arguments).start() for _ in range(3)]
-    acknowledged: dict[int, int] = {}
-    lock = threading.Lock()
-    halfway, enough = threading.Event(), 120
+TURNS = range(int(os.environ.get("OTTLA_TEST_REGISTRY_KILLS", "1")))
+"""The leader is killed once in the tests; OTTLA_TEST_REGISTRY_KILLS=10 repeats it."""
 
-    def register(first: int) -> None:
-        """Registers through the last registry, which forwards; a failed write is sent again until it is in."""
-        http = Http(registries[2].url)
-        for number in range(first, enough, 3):
-            while True:
-                status, answer = http.register(f"s{number}", schema(number))
-                if status == 200:
-                    break
-                assert answer["error_code"] in (50001, 50002, 50003, 50004), answer
-            with lock:
-                acknowledged[number] = answer["id"]
-                if len(acknowledged) == enough // 2:
-                    halfway.set()
+
+def until_known(ask):
+    """Sends a write again until its fate is known."""
+    while True:
+        status, answer = ask()
+        if status != 500:
+            return status, answer
+        assert answer["error_code"] in (50001, 50002, 50003, 50004), answer
+
+
+@contextmanager
+def three_registries_whose_leader_dies(bootstrap, write, count):
+    """Three threads write through the last registry, which forwards, and then the other two are asked.
+
+    Each thread runs `write(http, thread, done)`, which calls `done()` after each write: `count` times in all. After
+    half of them the leader is killed.
+    """
+    registries = [RegistryProcess(bootstrap, "--session-timeout-ms", "6000").start() for _ in range(3)]
+    halfway, left = threading.Event(), itertools.count(count // 2, -1)
+
+    def done():
+        if next(left) == 0:
+            halfway.set()
 
     try:
         # The first that has joined leads, and stays leader.
         assert Http(registries[2].url).register("first", schema(999))[0] == 200
-        threads = [threading.Thread(target=register, args=(first,)) for first in range(3)]
-        for thread in threads:
-            thread.start()
-        assert halfway.wait(120)
-        registries[0].kill()
-        for thread in threads:
-            thread.join(180)
-        assert len(acknowledged) == enough
-        assert len(set(acknowledged.values())) == enough
-        for registry in registries[1:]:
-            http = Http(registry.url)
-            for number, schema_id in acknowledged.items():
-                assert json.loads(http.get(f"/schemas/ids/{schema_id}")["schema"])["name"] == f"R{number}"
+        with ThreadPoolExecutor(3) as pool:
+            futures = [pool.submit(write, Http(registries[2].url), thread, done) for thread in range(3)]
+            for future in futures:
+                future.add_done_callback(lambda _: halfway.set())
+            assert halfway.wait(120)
+            registries[0].kill()
+            for future in futures:
+                future.result(180)
+        yield [Http(registry.url) for registry in registries[1:]]
     finally:
         for registry in registries:
             registry.kill()
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_killing_the_leader_loses_no_schema_and_gives_no_id_twice(ottla_broker, turn):
+    acknowledged: dict[int, int] = {}
+    enough = 120
+
+    def register(http, thread, done):
+        for number in range(thread, enough, 3):
+            status, answer = until_known(lambda n=number: http.register(f"s{n}", schema(n)))
+            assert status == 200, answer
+            acknowledged[number] = answer["id"]
+            done()
+
+    with three_registries_whose_leader_dies(ottla_broker.bootstrap, register, enough) as survivors:
+        assert len(acknowledged) == enough
+        assert len(set(acknowledged.values())) == enough
+        for http in survivors:
+            for number, schema_id in acknowledged.items():
+                assert json.loads(http.get(f"/schemas/ids/{schema_id}")["schema"])["name"] == f"R{number}"
     ids: dict[int, str] = {}
     for key, value in topic_records(ottla_broker.bootstrap):
         if b'"SCHEMA"' in key:
             fields = json.loads(value)
             assert ids.setdefault(fields["id"], fields["schema"]) == fields["schema"]
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_killing_the_leader_loses_no_encryption_key_and_gives_no_version_twice(ottla_broker, turn):
+    """Three producers race for each DEK: one wins, and the others read its key."""
+    keks = "/dek-registry/v1/keks"
+    won: dict[int, list[str]] = {}
+    rounds = 40
+
+    def encrypt(http, thread, done):
+        for number in range(rounds):
+            kek = {"name": f"k{number}", "kmsType": "local-kms", "kmsKeyId": "mine"}
+            status, answer = until_known(lambda body=kek: http.ask("POST", keks, body))
+            assert status == 200, answer
+            material = base64.b64encode(b"%d of %d" % (number, thread)).decode()
+            dek = {"subject": "orders-value", "version": 1, "encryptedKeyMaterial": material}
+            place = f"{keks}/k{number}/deks"
+            status, answer = until_known(lambda place=place, body=dek: http.ask("POST", place, body))
+            if status == 200:
+                won.setdefault(number, []).append(material)
+            else:
+                assert answer["error_code"] == 40971, answer
+            done()
+
+    with three_registries_whose_leader_dies(ottla_broker.bootstrap, encrypt, 3 * rounds) as survivors:
+        assert sorted(won) == list(range(rounds))
+        assert all(len(winners) == 1 for winners in won.values())
+        for http in survivors:
+            assert http.get(keks) == sorted(f"k{number}" for number in range(rounds))
+            for number, (material,) in won.items():
+                found = http.get(f"{keks}/k{number}/deks/orders-value/versions/1")
+                assert found["encryptedKeyMaterial"] == material
+    written: dict[bytes, str] = {}
+    for key, value in topic_records(ottla_broker.bootstrap, "_schemas_extras"):
+        if b'"DEK"' in key:
+            material = json.loads(value)["encryptedKeyMaterial"]
+            assert written.setdefault(key, material) == material
+    assert len(written) == rounds
 
 
 def test_users_and_roles(ottla_broker, tmp_path):
