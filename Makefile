@@ -99,7 +99,7 @@ test-connect-faults: setup  ## Connect, the long form: 20 workers and databases 
 test-mirror-faults: setup-spark  ## Mirror, the long form: 20 kills of driver, executors, workers and brokers in a copy of 5 GB
 	OTTLA_MIRROR_GB=5 OTTLA_MIRROR_KILLS=20 $(BIN)/python -m pytest -s tests/spark/test_mirror_faults.py
 
-test-mirror-clusters: setup $(KAFKA)  ## Mirror between three nodes of Apache Kafka and three of Ottla, both ways, with lost leaders
+test-mirror-clusters: setup $(KAFKA)  ## Mirror between clusters of three: Apache Kafka and Ottla, both ways, and two of Apache Kafka
 	OTTLA_MIRROR_CLUSTERS=1 $(BIN)/python -m pytest tests/oracle/test_mirror_clusters_java.py
 
 sim: setup  ## whole clusters in one process under faults: make sim [SEEDS=500] [SEED=1]

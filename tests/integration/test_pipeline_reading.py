@@ -271,6 +271,58 @@ def test_a_read_that_is_left_leaves_no_response_behind(broker, topic) -> None:
     brokers.close()
 
 
+def write_one(bootstrap: str, topic: str, partition: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, b"new", partition=partition)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+@pytest.mark.slow
+def test_a_leader_with_nothing_new_keeps_no_other_waiting(cluster: Nodes) -> None:
+    cluster.create_topic("uneven", partitions=PARTITIONS)
+    leaders = {number: cluster.leader_of("uneven", number) for number in range(PARTITIONS)}
+    busy, silent = next(
+        (one, two) for one, two in itertools.combinations(leaders, 2) if leaders[one] != leaders[two]
+    )
+    brokers = Cluster(writer_settings(cluster.bootstrap))
+    fetcher = Fetcher(brokers)
+    positions = {Place("uneven", number): 0 for number in (busy, silent)}
+    write_one(cluster.bootstrap, "uneven", busy)
+    (first,) = fetcher.poll_any(positions, 20_000)
+    assert (first.partition, first.next_offset) == (busy, 1)
+    assert fetcher.in_flight, "the silent leader still has its request"
+    positions[Place("uneven", busy)] = first.next_offset
+    write_one(cluster.bootstrap, "uneven", busy)
+    (second,) = fetcher.poll_any(positions, 20_000)
+    assert (second.partition, second.next_offset) == (busy, 2)
+    write_one(cluster.bootstrap, "uneven", silent)
+    (third,) = fetcher.poll_any({})
+    assert (third.partition, third.next_offset) == (silent, 1)
+    assert not fetcher.in_flight
+    # Nothing is left on the connections that a later request could take for its response.
+    found = list_offsets(brokers, dict.fromkeys(positions, LATEST))
+    assert found == {Place("uneven", busy): 2, Place("uneven", silent): 1}
+    brokers.close()
+
+
+@pytest.mark.slow
+def test_a_request_in_flight_survives_others_on_its_connection(cluster: Nodes) -> None:
+    cluster.create_topic("shared", partitions=1)
+    brokers = Cluster(writer_settings(cluster.bootstrap))
+    fetcher = Fetcher(brokers)
+    here = Place("shared", 0)
+    write_one(cluster.bootstrap, "shared", 0)
+    (found,) = fetcher.poll_any({here: 0}, 20_000)
+    fetcher._send_free({here: found.next_offset}, fetcher._polled, 1_000)
+    assert list_offsets(brokers, {here: LATEST}) == {here: 1}, "asked behind the Fetch request"
+    assert fetcher.poll_any({here: 1}, 20_000) == []
+    brokers.drop(brokers.leader(*here))
+    write_one(cluster.bootstrap, "shared", 0)
+    (found,) = fetcher.poll_any({here: 1}, 20_000)
+    assert found.next_offset == 2
+    brokers.close()
+
+
 @pytest.mark.slow
 def test_a_read_goes_on_while_leaders_die(cluster: Nodes) -> None:
     cluster.create_topic("moving", partitions=PARTITIONS)

@@ -1,4 +1,4 @@
-"""`make test-mirror-clusters`: mirrors between a cluster of Apache Kafka and one of Ottla, in both directions.
+"""`make test-mirror-clusters`: mirrors between clusters of Apache Kafka and of Ottla, and between two of Apache Kafka.
 
 Transactions, compaction, all codecs, leaders that are lost, a topic that is deleted and made again, and an unclean
 election at the source. `make test` has the same on single nodes and on Ottla's clusters.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -84,17 +86,29 @@ class Nodes:
             self.system.start_node(node)
 
 
-@pytest.fixture(scope="module")
-def systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Nodes]]:
-    folder = tmp_path_factory.mktemp("systems")
-    apache = ApacheCluster(folder / "apache", 3, _SETTINGS)
+_PAIRS = (("apache", "ottla"), ("ottla", "apache"), ("apache", "apache"))
+
+
+@contextmanager
+def three_nodes(system: str, folder: Path) -> Iterator[Nodes]:
+    if system == "ottla":
+        with Cluster(folder, 3, settings=_SETTINGS) as ottla:
+            yield Nodes(ottla)
+        return
+    apache = ApacheCluster(folder, 3, _SETTINGS)
     apache.format()
     try:
         apache.start()
-        with Cluster(folder / "ottla", 3, settings=_SETTINGS) as ottla:
-            yield {"apache": Nodes(apache), "ottla": Nodes(ottla)}
+        yield Nodes(apache)
     finally:
         apache.kill()
+
+
+@pytest.fixture(params=_PAIRS, ids=" to ".join)
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Nodes, Nodes]]:
+    begin, end = request.param
+    with three_nodes(begin, tmp_path / "source") as source, three_nodes(end, tmp_path / "target") as target:
+        yield source, target
 
 
 def in_sync(bootstrap: str, topic: str) -> bool:
@@ -168,9 +182,8 @@ def failures_of(given: dict[str, str]) -> list[str]:
     return work.failures
 
 
-@pytest.mark.parametrize(("begin", "end"), [("apache", "ottla"), ("ottla", "apache")])
-def test_clusters_of_three(systems: dict[str, Nodes], begin: str, end: str) -> None:
-    source, target = systems[begin], systems[end]
+def test_clusters_of_three(pair: tuple[Nodes, Nodes]) -> None:
+    source, target = pair
     make_as(source.bootstrap, NewTopic("orders", 2, 3))
     compacted(source.bootstrap, "state")
     given = keys(source.bootstrap, target.bootstrap, topics="orders,state,again,loose", **_THREE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import select
 import socket
 import struct
 from collections import deque
@@ -23,6 +24,7 @@ from ottla.wire.messages import ApiVersionsRequest, response_class
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Iterable
 
     from ottla.admin.settings import ClusterSettings
     from ottla.wire.classes import WireRequest, WireResponse
@@ -65,6 +67,17 @@ class ConnectionFailed(ApiException):
         self.reason = text or "it did not answer in time"
         self.timed_out = isinstance(reason, TimeoutError)
         super().__init__(ErrorCode.NETWORK_EXCEPTION, f"no broker answers at {address} ({self.reason})")
+
+
+def answered(connections: Iterable[Connection], timeout_s: float) -> list[Connection]:
+    """The open connections on which a response has arrived or begun to; waits until there is one, or for the time."""
+    ahead = [one for one in connections if one.has_read_ahead]
+    by_descriptor = {one.fileno(): one for one in connections}
+    poller = select.poll()
+    for descriptor in by_descriptor:
+        poller.register(descriptor, select.POLLIN)
+    ready = [by_descriptor[found] for found, _ in poller.poll(0 if ahead else timeout_s * 1000)]
+    return ahead + [one for one in ready if one not in ahead]
 
 
 class Connection:
@@ -125,6 +138,16 @@ class Connection:
     def in_flight(self) -> int:
         """Requests whose responses have not been received by `receive` yet."""
         return len(self._unanswered) + len(self._unclaimed)
+
+    @property
+    def has_read_ahead(self) -> bool:
+        """Whether something of a response has been read from the socket already, so that the socket may be silent."""
+        # With TLS the socket is an SSLSocket, which decrypts more than was asked for.
+        return bool(self._unclaimed) or (self._tls and cast("ssl.SSLSocket", self._socket).pending() > 0)
+
+    def fileno(self) -> int:
+        """The socket's descriptor; -1 after `close`."""
+        return self._socket.fileno()
 
     def ask(self, request: WireRequest[R], max_version: int | None = None) -> R:
         """Send a request and wait for its response. Responses to earlier requests stay for `receive`."""

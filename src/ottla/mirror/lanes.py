@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 _POLL_MS: Final = 250
 """How long a lane may take to notice that it shall end."""
 _RETRY_S: Final = 60.0
-_PACE_S: Final = 0.01
+_PACE_S: Final = 0.007
 """The least time between two reads while little comes: a read and a write for each batch of a trickle cost CPU."""
 _LITTLE_BYTES: Final = 128 << 10
 
@@ -167,7 +167,9 @@ class Lane:
             def next_read(pause_s: float) -> Future[list[FetchedBatches]] | None:
                 left_ms = int((deadline - time.monotonic()) * 1000)
                 positions = self._positions()
-                if not positions or left_ms <= 0 or ended():
+                if left_ms <= 0 or ended():
+                    positions = {}
+                if not positions and not self._fetcher.in_flight:
                     return None
                 return pool.submit(self._read, positions, pause_s, min(_POLL_MS, left_ms))
 
@@ -193,7 +195,7 @@ class Lane:
     def _read(self, positions: Mapping[Place, int], pause_s: float, wait_ms: int) -> list[FetchedBatches]:
         if pause_s:
             time.sleep(pause_s)
-        return self._fetcher.poll(positions, wait_ms, self._share.until)
+        return self._fetcher.poll_any(positions, wait_ms, self._share.until)
 
     def _is_little(self, found: list[FetchedBatches]) -> bool:
         """Whether a read brought some records, but so few that more come before the next one is worth its cost."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.admin.cluster import Cluster
-from ottla.admin.connection import Connection, ConnectionFailed
+from ottla.admin.connection import Connection, ConnectionFailed, answered
 from ottla.admin.errors import describe_error, raise_for
 from ottla.admin.retries import Backoff
 from ottla.errors import ApiException, ErrorCode
@@ -44,6 +44,8 @@ _FETCH_BYTES: Final = 8 << 20
 _PARTITION_BYTES: Final = 4 << 20
 _WAIT_MS: Final = 500
 _RETRY_S: Final = 120.0
+_TOGETHER_S: Final = 0.002
+"""How long `poll_any` waits for the responses to what it has just sent, after the first one."""
 _NO_END: Final = 2**63 - 1
 
 
@@ -116,6 +118,8 @@ class Fetcher:
         self._limits = limits or FetchLimits()
         self._backoff: Backoff | None = None
         self._failing_since = 0.0
+        self._polled: dict[Connection, dict[Place, int]] = {}
+        """The requests of `poll_any` that are in flight."""
 
     # -- what there is by now
 
@@ -157,6 +161,51 @@ class Fetcher:
         self._settle(failure)
         return found
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether `poll_any` has to be called again before the connections are of use to others."""
+        return bool(self._polled)
+
+    def poll_any(
+        self,
+        positions: Mapping[Place, int],
+        max_wait_ms: int | None = None,
+        ends: Mapping[Place, int] | None = None,
+    ) -> list[FetchedBatches]:
+        """As `poll`, but a leader with nothing new does not keep others waiting: its request stays in flight.
+
+        Sends to each leader that has no request, and returns when one or more have answered. The position of a
+        partition must not change while its request is in flight. Without positions, only waits for what was sent.
+        """
+        wait_ms = self._limits.max_wait_ms if max_wait_ms is None else max_wait_ms
+        found: list[FetchedBatches] = []
+        failure: ApiException | None = None
+        # Another request may have closed a connection in the meantime.
+        self._polled = {one: asked for one, asked in self._polled.items() if not one.closed}
+        before = set(self._polled)
+        try:
+            self._send_free(positions, self._polled, wait_ms)
+            wait_s = self._brokers.settings.request_timeout_s
+            while self._polled:
+                ready = answered(self._polled, wait_s)
+                if found and not ready:
+                    break
+                # After the longest wait, the read of the oldest one fails with the right error.
+                for connection in ready or list(self._polled)[:1]:
+                    asked = self._polled.pop(connection)
+                    part, refused = self._take(self._receive(connection), asked, ends)
+                    found += part
+                    failure = failure or refused
+                if not found or not self._polled.keys() - before:
+                    break
+                wait_s = _TOGETHER_S
+        except ApiException as error:
+            if isinstance(error, OffsetGone) or error.code not in self._brokers.settings.retriable:
+                raise
+            failure = error
+        self._settle(failure)
+        return found
+
     # -- ranges
 
     def ranges(self, wanted: Iterable[OffsetRange]) -> Generator[FetchedBatches, None, None]:
@@ -175,7 +224,7 @@ class Fetcher:
                 failure: ApiException | None = None
                 parts: list[FetchedBatches] = []
                 try:
-                    self._send_free(left, in_flight)
+                    self._send_free(_starts(left), in_flight, self._limits.max_wait_ms)
                     connection = next(iter(in_flight))
                     response = self._receive(connection)
                     asked = in_flight.pop(connection)
@@ -185,7 +234,7 @@ class Fetcher:
                     for part in parts:
                         self._advance(left, part)
                     if left and failure is None:
-                        self._send_free(left, in_flight)
+                        self._send_free(_starts(left), in_flight, self._limits.max_wait_ms)
                 except ApiException as error:
                     if isinstance(error, OffsetGone) or error.code not in self._brokers.settings.retriable:
                         raise
@@ -202,15 +251,15 @@ class Fetcher:
             self._forget(in_flight)
 
     def _send_free(
-        self, left: Mapping[Place, tuple[int, int]], in_flight: dict[Connection, dict[Place, int]]
+        self, positions: Mapping[Place, int], in_flight: dict[Connection, dict[Place, int]], wait_ms: int
     ) -> None:
-        """Sends a request to each leader of an open range that has none in flight."""
+        """Sends a request to each leader that has none in flight."""
         asked = {place for places in in_flight.values() for place in places}
-        free = {place: start for place, (start, _) in left.items() if place not in asked}
-        for connection, positions in self._by_leader(free).items():
+        free = {place: start for place, start in positions.items() if place not in asked}
+        for connection, wanted in self._by_leader(free).items():
             if connection not in in_flight:
-                self._send(connection, positions, self._limits.max_wait_ms)
-                in_flight[connection] = positions
+                self._send(connection, wanted, wait_ms)
+                in_flight[connection] = wanted
 
     @staticmethod
     def _advance(left: dict[Place, tuple[int, int]], part: FetchedBatches) -> None:
@@ -331,6 +380,10 @@ class Fetcher:
         _logger.debug("fetching again in %.2f s: %s", pause_s, failure)
         self._brokers.forget_locations()
         time.sleep(pause_s)
+
+
+def _starts(left: Mapping[Place, tuple[int, int]]) -> dict[Place, int]:
+    return {place: start for place, (start, _) in left.items()}
 
 
 def _stalled(left: Mapping[Place, tuple[int, int]], stall_s: float) -> ApiException:
