@@ -189,7 +189,7 @@ def _log(server: Server) -> Iterator[tuple[str, Callable[[], object]]]:
     now = int(time.time() * 1000)
     partition = server.broker.replicas.find((_TOPIC, 0))
     log = partition.local_log()
-    policy = log._policy
+    policy = log.policy
     for name, batch in (("one record", batch_of(1, 100)), ("16 kB", batch_of(150, 100))):
         yield f"validate a batch, {name}", partial(validate_produce, batch, policy, now)
         ready = validate_produce(batch, policy, now)

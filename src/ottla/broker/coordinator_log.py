@@ -9,13 +9,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.errors import ApiException
+from ottla.log.batches import BatchRun
+from ottla.log.types import NO_TIMESTAMP, AppendInfo
 from ottla.replica.partition import ACKS_ALL
 
 if TYPE_CHECKING:
     from ottla.clock import Clock
+    from ottla.coordinator.partition import BuildBatch
     from ottla.ids import TopicName
     from ottla.log.partition_log import PartitionLog
-    from ottla.log.types import AppendInfo
     from ottla.log.verification import VerificationGuard
     from ottla.replica.manager import ReplicaManager
     from ottla.replica.partition import Partition
@@ -59,6 +61,24 @@ class CoordinatedPartition:
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         return self._partition.append_own(batch, now_ms, transaction_version, guard)
+
+    def append_at_once(self, build: BuildBatch, count: int, now_ms: int) -> int | None:
+        partition, log = self._partition, self._log
+        if (
+            partition.log is not log
+            or not log.policy.keeps_own
+            or not partition.acknowledges_at_once(ACKS_ALL)
+        ):
+            return None
+        partition.check_can_append(log, ACKS_ALL)
+        first = log.log_end_offset
+        batch = build(first, partition.leader_epoch, now_ms)
+        size, last = len(batch), first + count - 1
+        if size > log.config.max_message_bytes:
+            return None
+        info = AppendInfo(first, last, NO_TIMESTAMP, log.log_start_offset, False, size, count)
+        partition.append_run(BatchRun([batch], [(size, last, now_ms)], [info], size, now_ms), now_ms)
+        return first
 
     def read(self, offset: int, max_bytes: int) -> memoryview:
         return self._log.read(offset, max_bytes).records

@@ -27,6 +27,7 @@ from ottla.coordinator.batching import (
     check_fits,
     size_of,
 )
+from ottla.coordinator.built_operation import BuiltOperation
 from ottla.coordinator.errors import coordinator_error
 from ottla.coordinator.loading import Loaded, Slice, load_slice
 from ottla.coordinator.partition import CoordinatorPartition
@@ -253,6 +254,30 @@ class ShardHost(Generic[S]):
             self._append(records, replay, pending, now_ms)
         except ApiException as error:
             pending.fail(coordinator_error(error))
+
+    def run_at_once(self, operation: BuiltOperation[S]) -> bool:
+        """Append an operation's records alone, if that commits them. False: nothing has happened, it needs `run`."""
+        shard, log = self.shard, self._log
+        if (
+            self.state is not State.ACTIVE
+            or self._batch is not None
+            or self._pending
+            or self._context.compression
+        ):
+            return False
+        assert shard is not None and log is not None
+        if not operation.allowed(shard) or self._adaptive_linger.linger_ms() is not None:
+            return False
+        now_ms = self._context.clock.now_ms()
+        try:
+            first = log.append_at_once(operation.build, operation.count, now_ms)
+        except ApiException:
+            return False
+        if first is None:
+            return False
+        self._written = first + operation.count
+        operation.replay(shard, first, now_ms)
+        return True
 
     def _append_in_parts(self, records: Sequence[CoordinatorRecord], replay: bool, now_ms: int) -> None:
         """Append all parts but the last, which responds for all of them."""

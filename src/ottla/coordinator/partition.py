@@ -6,8 +6,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ottla.ids import TopicName
+from ottla.log.fs import Buffer
 from ottla.log.types import AppendInfo
 from ottla.log.verification import VerificationGuard
+
+BuildBatch = Callable[[int, int, int], Buffer]
+"""`(base offset, leader epoch, now_ms) -> batch`."""
 
 
 class CoordinatorPartition(Protocol):
@@ -38,6 +42,10 @@ class CoordinatorPartition(Protocol):
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Append one batch as the leader. `guard` allows a transactional batch to start its transaction here."""
+        ...
+
+    def append_at_once(self, build: BuildBatch, count: int, now_ms: int) -> int | None:
+        """Append a batch that `build` makes, if it is committed with that. Returns its offset; None: not appended."""
         ...
 
     def read(self, offset: int, max_bytes: int) -> memoryview:

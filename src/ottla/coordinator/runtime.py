@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ottla.clock import Clock
+from ottla.coordinator.built_operation import BuiltOperation
 from ottla.coordinator.host import RuntimeContext, ShardHost, State
 from ottla.coordinator.partition import CoordinatorPartitions
 from ottla.coordinator.pending_operation import PendingOperation
@@ -191,6 +192,11 @@ class CoordinatorRuntime(Generic[S]):
             host = self._host(partition, failed)
         if host is not None:
             host.run(operation, PendingOperation(done, failed, late))
+
+    def write_at_once(self, partition: int, operation: BuiltOperation[S]) -> bool:
+        """Do an operation that waits for nothing, alone in its batch. False: nothing has happened, it needs `write`."""
+        host = self._hosts.get(partition)
+        return host is not None and host.run_at_once(operation)
 
     def write_all(self, operation: WriteOperation[S, R]) -> None:
         """Run the operation on every active shard; failures are logged (cleaning up after deleted topics)."""

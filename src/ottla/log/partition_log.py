@@ -38,10 +38,10 @@ class PartitionLog(LogReader):
         "_cuts",
         "_high_watermark",
         "_max_segment_ms",
-        "_policy",
         "_synced",
         "config",
         "last_flush_ms",
+        "policy",
         "producers",
         "recovery_point",
         "topic_id",
@@ -64,7 +64,7 @@ class PartitionLog(LogReader):
     ) -> None:
         self._context = context
         self._segments = segments
-        self._policy = ProducePolicy.of(config)
+        self.policy = ProducePolicy.of(config)
         self._max_segment_ms = max_segment_ms(config)
         self._synced = False
         self._cuts = 0
@@ -125,7 +125,7 @@ class PartitionLog(LogReader):
         """Check a produced batch. If the result says `offload`, run `finish` in a thread before appending."""
         return validate_produce(
             records,
-            self._policy,
+            self.policy,
             now_ms,
             api_version=api_version,
             from_client=origin is AppendOrigin.CLIENT,
@@ -158,7 +158,7 @@ class PartitionLog(LogReader):
             batch = finish(batch)
         header = batch.header
         first = self.log_end_offset
-        if self._policy.mirror_offsets and origin is AppendOrigin.CLIENT:
+        if self.policy.mirror_offsets and origin is AppendOrigin.CLIENT:
             first = header.base_offset
         last = first + header.last_offset_delta
         staged: Staged | None = None
@@ -527,7 +527,7 @@ class PartitionLog(LogReader):
         ):  # unsynced gaps would be losses
             self._context.request_flush(self, self.log_end_offset)
         self.config = config
-        self._policy = ProducePolicy.of(config)
+        self.policy = ProducePolicy.of(config)
         self._max_segment_ms = max_segment_ms(config)
         settings = segment_settings(config)
         for segment in self._segments:

@@ -26,6 +26,7 @@ from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from ottla.api.data.produce_repeated import RepeatedProduce
+    from ottla.api.groups.offset_commit_repeated import RepeatedOffsetCommit
     from ottla.clock import Clock, Timer
     from ottla.net.busy_poll import BusyPoller
     from ottla.net.failed_logins import FailedLogins
@@ -43,7 +44,7 @@ _BYTES_PER_TURN = 1 << 20
 """After this much from one client the others and the timers come first: libuv would read 32 times in a row."""
 _HTTP = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"CONN", b"DELE", b"PRI "})
 _LEARN_FROM = 2
-"""The Produce request that is looked at for what the next ones may share: clients that send one only gain nothing."""
+"""The request that is looked at for what the next ones may share: clients that send one only gain nothing."""
 _SECONDS_PER_TURN = 0.01
 """The same limit in time, however small the requests."""
 
@@ -121,8 +122,9 @@ class Connection(asyncio.BufferedProtocol):
         "measures",
         "monotonic",
         "on_disconnect",
-        "produces_until_learning",
+        "repeated_commit",
         "repeated_produce",
+        "requests_until_learning",
         "software",
         "waits_for_turn",
     )
@@ -156,7 +158,9 @@ class Connection(asyncio.BufferedProtocol):
         """Those of the last request while there are quotas."""
         self.repeated_produce: RepeatedProduce | None = None
         """What the client's last Produce requests had in common."""
-        self.produces_until_learning = _LEARN_FROM
+        self.repeated_commit: RepeatedOffsetCommit | None = None
+        """The same of its commits."""
+        self.requests_until_learning = _LEARN_FROM
         self.waits_for_turn = False
         """A request, answered at the end of the turn, took no slot."""
         self._on_lost = on_lost

@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from ottla.broker.services import Broker, Node
     from ottla.log.write_gate import WriteGate
     from ottla.net.connection import Connection
-    from ottla.wire.messages import ProduceRequest
+    from ottla.wire.messages import OffsetCommitRequest, ProduceRequest
 
 _logger = logging.getLogger(__name__)
 _PRODUCE: Final = int(ApiKey.PRODUCE)
+_OFFSET_COMMIT: Final = int(ApiKey.OFFSET_COMMIT)
+_LEARNED: Final = (_PRODUCE, _OFFSET_COMMIT)
 _LEARN_EACH: Final = 64
-"""One Produce request in this many that are not like the one before is looked at for what they share."""
+"""One request in this many that are not like the one before is looked at for what the next ones may share."""
 
 
 _Served = tuple[AnyApi, type[WireRequest[WireResponse]], "WriteGate | None", RequestCounters]
@@ -80,6 +82,12 @@ class Dispatcher:
                 self._turn.append_all()
             if self._repeats(connection, frame, now, began):
                 return
+        elif (
+            connection.repeated_commit is not None
+            and began is None
+            and self._repeats_commit(connection, frame, now)
+        ):
+            return
         self._dispatch_whole(connection, frame, now, began)
 
     def _dispatch_admitted(self, connection: Connection, frame: memoryview, now: float) -> None:
@@ -139,8 +147,8 @@ class Dispatcher:
                 request.handled_at = connection.monotonic()
         else:
             self._handle(request, message)
-        if key == _PRODUCE and not connection.pending:
-            self._learn(connection, version, frame, message, client_id)
+        if key in _LEARNED and not connection.pending:
+            self._learn(connection, request, frame, message)
 
     def _repeats(self, connection: Connection, frame: memoryview, now: float, began: float | None) -> bool:
         """Answer a Produce request that is like those before it. False: it needs `dispatch`."""
@@ -181,22 +189,48 @@ class Dispatcher:
             measures.carried_s += connection.monotonic() - charged_at
         return True
 
+    def _repeats_commit(self, connection: Connection, frame: memoryview, now: float) -> bool:
+        """Answer an OffsetCommit request that is like those before it. False: it needs `dispatch`."""
+        repeated = connection.repeated_commit
+        if repeated is None or self._node.authorizer is not None or connection.pending or connection.closing:
+            return False
+        if not repeated.reads(frame):
+            return False
+        counters = self._served[_OFFSET_COMMIT, repeated.version][3]
+        if not counters.unsampled():
+            return False
+        response = repeated.answer(cast("Broker", self._node))
+        if response is None:
+            return False
+        connection.answered_at_once(response, repeated.version, now, counters)
+        return True
+
     def _learn(
         self,
         connection: Connection,
-        version: int,
+        request: Request,
         frame: memoryview,
         message: WireRequest[WireResponse],
-        client_id: str | None,
     ) -> None:
-        connection.produces_until_learning -= 1
-        if not connection.produces_until_learning:
-            connection.produces_until_learning = _LEARN_EACH
-            # The first answer of a node does not need it.
+        connection.requests_until_learning -= 1
+        if connection.requests_until_learning:
+            return
+        connection.requests_until_learning = _LEARN_EACH
+        # The first answer of a node needs neither of these modules.
+        if request.api_key == _PRODUCE:
             from ottla.api.data.produce_repeated import repeated_produce
 
             produced = cast("ProduceRequest", message)
-            connection.repeated_produce = repeated_produce(version, frame, produced, client_id)
+            connection.repeated_produce = repeated_produce(
+                request.version, frame, produced, request.client_id
+            )
+        else:
+            from ottla.api.groups.offset_commit_repeated import repeated_offset_commit
+
+            commit = cast("OffsetCommitRequest", message)
+            connection.repeated_commit = repeated_offset_commit(
+                cast("Broker", self._node), request, frame, commit
+            )
 
     def _look_up(self, connection: Connection, key: int, version: int) -> _Served | None:
         """The API, if it is served in this version. As in Kafka, the connection of other clients is closed."""

@@ -197,6 +197,7 @@ class Scene:
             changes[changed.id] = SimpleNamespace(
                 id=changed.id,
                 name=changed.name,
+                is_new=changed.id not in image.topics.by_id,
                 partition_changes={index: changed.partitions[index] for index in wanted},
             )
         delta = SimpleNamespace(

@@ -105,7 +105,7 @@ class Producer:
 
     def decoded(self) -> int:
         """Requests that were decoded as a whole: only those pass the place where requests are learnt from."""
-        return 64 - self.connection.produces_until_learning
+        return 64 - self.connection.requests_until_learning
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ class OffsetMetadataManager:
                 partitions.append((partition.partition_index, code))
             topics.append((topic.name, topic.topic_id, tuple(partitions)))
         few = sum(1 + len(partitions) for _, _, partitions in topics) <= _FEW
-        response = _commit_response if few else _commit_response.__wrapped__
+        response = commit_response if few else commit_response.__wrapped__
         return CoordinatorResult(records, response(tuple(topics)))
 
     def _may_commit(
@@ -254,7 +254,7 @@ class OffsetMetadataManager:
 
 
 @lru_cache(maxsize=1024)
-def _commit_response(
+def commit_response(
     topics: tuple[tuple[TopicName, bytes, tuple[tuple[int, int], ...]], ...],
 ) -> messages.OffsetCommitResponse:
     """Cached, since most commits of a consumer have the same response. Do not change it."""

@@ -109,7 +109,7 @@ class Offsets:
         self._ensure_group(group_id, value.commit_timestamp)
         committed = from_record(value, record_offset)
         if producer_id < 0:
-            self._put(group_id, topic, partition, committed)
+            self.put(group_id, topic, partition, committed)
             return
         self._pending.setdefault(producer_id, {})[group_id, topic, partition] = committed
         self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
@@ -123,9 +123,10 @@ class Offsets:
             known = self.get(group_id, topic, partition)
             # Compaction must not change which commit is the newer one, the transaction's or a plain one.
             if known is None or committed.record_offset > known.record_offset:
-                self._put(group_id, topic, partition, committed)
+                self.put(group_id, topic, partition, committed)
 
-    def _put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+    def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """Take over a committed offset of a group that exists."""
         topics = self._committed.get(group_id)
         if topics is None:
             topics = self._committed[group_id] = {}

@@ -14,6 +14,7 @@ from ottla.promise import Done, Failed, Gather
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.coordinator.group.repeated_commit import RepeatedCommit
 
 R = TypeVar("R")
 
@@ -46,6 +47,11 @@ class GroupCoordinator:
         partition = self._partition_or_fail(group_id, failed)
         if partition is not None:
             self.runtime.write(partition, operation, done, failed)
+
+    def repeat_commit(self, commit: RepeatedCommit) -> bool:
+        """Append a commit that is committed with that. False: nothing has happened, and it needs `write`."""
+        count = self.runtime.partition_count
+        return bool(count) and self.runtime.write_at_once(partition_for(commit.group_id, count), commit)
 
     def read(
         self, group_id: str, operation: ReadOperation[GroupShard, R], done: Done[R], failed: Failed
