@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from ottla.pipeline import standalone
+from ottla.pipeline.class_archive import archive_path
 from ottla.pipeline.failures import PipelineError
+from ottla.pipeline.java import find_java
 from ottla.pipeline.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
@@ -42,3 +47,37 @@ def test_a_port_that_was_asked_for_and_is_taken() -> None:
         cluster = StandaloneCluster(workers=1, port=port, web_port=port)
         with pytest.raises(PipelineError, match=f"the master cannot listen on 127.0.0.1:{port}"):
             cluster.start()
+
+
+WAITING = """
+import sys
+from ottla.pipeline import spark_session
+
+spark = spark_session("waiting", master=sys.argv[1], settings={"spark.ui.enabled": "false"})
+print("answer", spark.range(10).count(), flush=True)
+sys.stdin.read()
+"""
+"""A driver that keeps its executors until it is ended."""
+
+
+def test_all_jvms_of_a_cluster_start_from_the_archive_of_classes(tmp_path: Path) -> None:
+    archive = archive_path(find_java())
+    if not archive.exists():
+        pytest.skip("no archive of Spark's classes: make setup-spark")
+    with StandaloneCluster(workers=1, directory=tmp_path / "cluster") as cluster:
+        with subprocess.Popen(
+            [sys.executable, "-c", WAITING, cluster.master],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as driver:
+            assert driver.stdout is not None
+            assert "answer 10\n" in driver.stdout
+            daemons = [process.pid for process in cluster._processes]
+            executors = cluster.executor_pids()
+            mapped = {
+                pid: str(archive) in Path(f"/proc/{pid}/maps").read_text() for pid in daemons + executors
+            }
+            driver.communicate("")
+    assert len(executors) == 1
+    assert mapped == dict.fromkeys(daemons + executors, True)

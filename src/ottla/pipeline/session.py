@@ -64,6 +64,8 @@ LOW_LATENCY_FLAGS: Final = (
 """Flags for small batches: code that is compiled quickly and not well, processes that start without a helper."""
 DRIVER_FLAGS: Final = "spark.driver.extraJavaOptions"
 """Spark's setting for the flags of the driver's JVM."""
+EXECUTOR_FLAGS: Final = "spark.executor.extraJavaOptions"
+"""Spark's setting for the flags of the executors' JVMs."""
 
 
 def spark_session(
@@ -131,9 +133,12 @@ def session_settings(
     java = prepare_process(master)
     jars = [*connector_jars(java, progress), *library_jars(java, packages)]
     quiet = Path(__file__).with_name("log4j2.properties").as_uri()
+    archive = archive_flags(java)
     return {
         **PIPELINE_SETTINGS,
-        DRIVER_FLAGS: " ".join((f"-Dlog4j2.configurationFile={quiet}", *JVM_FLAGS, *archive_flags(java))),
+        DRIVER_FLAGS: " ".join((f"-Dlog4j2.configurationFile={quiet}", *JVM_FLAGS, *archive)),
+        # Executors of another machine do not have the file.
+        **({EXECUTOR_FLAGS: " ".join(archive)} if archive and is_local(master) else {}),
         "spark.jars": ",".join(path.as_uri() for path in map(Path, jars)),
     }
 

@@ -13,10 +13,12 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, TypedDict
 
+from ottla.pipeline.class_archive import archive_flags
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.jars import spark_home
 from ottla.pipeline.java import find_java
@@ -138,16 +140,15 @@ class StandaloneCluster:
         return Path(self._temporary.name)
 
     def _start_process(self, name: str, main_class: str, *arguments: str) -> None:
-        home = spark_home()
+        home, java = spark_home(), find_java()
         environment = {
             **os.environ,
-            "JAVA_HOME": str(find_java().home),
+            "JAVA_HOME": str(java.home),
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": self.host,
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
-            "SPARK_MASTER_OPTS": " ".join(
-                (os.environ.get("SPARK_MASTER_OPTS", ""), *_MASTER_OPTIONS)
-            ).strip(),
+            "SPARK_DAEMON_JAVA_OPTS": _with_options("SPARK_DAEMON_JAVA_OPTS", archive_flags(java)),
+            "SPARK_MASTER_OPTS": _with_options("SPARK_MASTER_OPTS", _MASTER_OPTIONS),
         }
         with (self._directory / f"{name}.log").open("ab") as log:
             self._processes.append(
@@ -221,6 +222,11 @@ class StandaloneCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _with_options(variable: str, options: Iterable[str]) -> str:
+    """The options of an environment variable, and further ones."""
+    return " ".join((os.environ.get(variable, ""), *options)).strip()
 
 
 def _children(pid: int) -> list[int]:
