@@ -12,6 +12,7 @@ import pytest
 
 from ottla.testing.apache import ApacheKafka, java_is_here
 from ottla.testing.process import BrokerProcess
+from scheduling import OWN_SPARK
 from spark.reading import Kafka
 
 pytest.importorskip("pyspark", reason="the pipeline needs Spark: make setup-spark")
@@ -26,6 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = str(Path(__file__).parent)
     for item in items:
         if str(item.path).startswith(here):
+            own = f"tests/spark/{item.path.name}" in OWN_SPARK
+            if own and isinstance(item, pytest.Function) and "spark" in item.fixturenames:
+                raise pytest.UsageError(f"{item.nodeid} uses the shared session: OWN_SPARK must not name it")
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
