@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from ottla.schemas import (
     RegistryUnavailable,
     UnknownSchema,
 )
+from ottla.schemas.errors import SchemaError
 from ottla.schemas.frames import VALUE_HEADER
 from ottla.testing.ports import free_ports
 from ottla.testing.registry import RegistryProcess
@@ -88,6 +90,20 @@ def test_dataclasses_from_a_producer_to_a_consumer(shared_ottla_broker, registry
     # Without a schema of its own a consumer gets dicts, by the writer's schema.
     plain = read_all(bootstrap, "orders", 1, value_deserializer=registry.avro())
     assert plain[0].value == {"id": 0, "customer": "customer 0", "note": None}
+
+
+def test_schemas_are_read_from_files(registry, tmp_path):
+    avsc, cart = tmp_path / "order.avsc", tmp_path / "cart.json"
+    avsc.write_text(json.dumps({"type": "record", "name": "O", "fields": [{"name": "id", "type": "long"}]}))
+    cart.write_text(json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}}))
+    for serde, value in (
+        (registry.avro("file-value", str(avsc)), {"id": 1}),
+        (registry.avro("file-value", avsc), {"id": 2}),
+        (registry.json("file-json-value", cart), {"n": 3}),
+    ):
+        assert serde.deserialize("file", [], serde.serialize("file", [], value)) == value
+    with pytest.raises(SchemaError, match=r"none\.avsc cannot be read: No such file"):
+        registry.avro("file-value", str(tmp_path / "none.avsc")).serialize("file", [], {"id": 1})
 
 
 def test_ids_in_headers(shared_ottla_broker, registry):
