@@ -12,13 +12,17 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import chart, report
+from bench import chart, pauses, report
 from bench.context import Bench
+from bench.pauses import Pauses
 from bench.rows import FULL_ROWS, OWN_ROWS, QUICK_ROWS, ROWS, WARM_ROWS
 from bench.rows.warm import warm_up
 from bench.scale import SCALES
-from bench.sheet import OTTLA, Sheet, Span
-from bench.systems import HELD_SETTINGS, Kafka, Ottla, System
+from bench.sheet import MACHINE, OTTLA, Sheet, Span
+from bench.systems import HELD_SETTINGS, Kafka, Ottla, Stall, System
+
+_LONG_STALL_S = 0.05
+"""Of longer stalls the result says where they were."""
 
 
 def main() -> None:
@@ -94,24 +98,44 @@ def _run_warm(bench: Bench, names: Sequence[str]) -> None:
         for system in bench.systems:
             system.start()
         warm_up(bench)
-        _run(bench, names)
+        with pauses.measured(bench.directory / "pauses.json") as of_machine:
+            _run(bench, names)
         for system in bench.systems:
             if isinstance(system, Ottla):
                 system.stop()
-                _add_stalls(bench, system)
+                _add_stalls(bench, system, of_machine)
     finally:
         for system in bench.systems:
             system.kill()
 
 
-def _add_stalls(bench: Bench, system: Ottla) -> None:
-    """Add the longest stall of the event loop in each row. The watchdog records stalls over 20 ms."""
-    stalls = system.stalls()
-    for span in bench.sheet.spans:
-        if span.row in WARM_ROWS:
-            within = [stall.seconds for stall in stalls if span.begin <= stall.at <= span.end]
-            longest_ms = max(within, default=0.0) * 1000
-            bench.sheet.add(OTTLA, "event loop", f"longest stall in {span.row}", "ms", longest_ms)
+def _add_stalls(bench: Bench, system: Ottla, of_machine: Pauses) -> None:
+    """Add the longest stall of the event loop in each row, and what the machine itself did meanwhile.
+
+    The watchdog records stalls over 20 ms. A core that paused during a stall may or may not have been the loop's.
+    """
+    stalls, sheet = system.stalls(), bench.sheet
+    for span in sheet.spans:
+        if span.row not in WARM_ROWS:
+            continue
+        within = [stall for stall in stalls if span.begin <= stall.at <= span.end]
+        worst = max(within, key=lambda stall: stall.seconds, default=Stall(span.end, 0.0))
+        name = f"longest stall in {span.row}"
+        paused = of_machine.within(worst.at - worst.seconds, worst.at)
+        sheet.add(OTTLA, "event loop", name, "ms", worst.seconds * 1000)
+        sheet.add(MACHINE, "event loop", f"{name}, a core paused", "ms", paused * 1000)
+        longest = of_machine.longest(span.begin, span.end)
+        sheet.add(MACHINE, "event loop", f"longest pause of a core in {span.row}", "ms", longest * 1000)
+        for stall in within:
+            if stall.seconds >= _LONG_STALL_S:
+                where = stall.place or "a place that was not taken"
+                paused = of_machine.within(stall.at - stall.seconds, stall.at)
+                sheet.note(
+                    f"{span.row}: the event loop stood for {stall.seconds * 1000:.0f} ms in {where}; "
+                    f"a core of the machine paused for {paused * 1000:.0f} ms of it"
+                )
+    if not of_machine.ahead:
+        sheet.note("The machine's pauses were measured without a real-time priority: other work counts, too")
 
 
 if __name__ == "__main__":

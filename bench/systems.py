@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from bench.sheet import KAFKA, OTTLA
 from ottla.testing.apache import KAFKA_JVM_FLAGS, ApacheKafka, free_port
@@ -87,6 +87,8 @@ class Stall:
 
     at: float
     seconds: float
+    place: str = ""
+    """The innermost call of the loop at one moment of it, if that was taken."""
 
 
 class _Held:
@@ -110,6 +112,11 @@ class _Held:
 
 def _listed(listeners: Mapping[str, int]) -> str:
     return ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
+
+
+def _with_place(at: float, seconds: float, stacks: list[dict[str, Any]]) -> Stall:
+    within = [each["frames"][-1] for each in stacks if at - seconds <= each["at"] <= at and each["frames"]]
+    return Stall(at, seconds, within[-1] if within else "")
 
 
 class Ottla:
@@ -177,7 +184,8 @@ class Ottla:
 
     def stalls(self) -> list[Stall]:
         """After a stop: return the stalls of the event loop, except while the process was paused."""
-        found = [Stall(**each) for each in json.loads(self._watchdog.read_text())["stalls"]]
+        findings = json.loads(self._watchdog.read_text())
+        found = [_with_place(each["at"], each["seconds"], findings["stacks"]) for each in findings["stalls"]]
         return [
             stall
             for stall in found

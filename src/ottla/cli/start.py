@@ -236,10 +236,13 @@ def _wait_for_core() -> Callable[[], float]:
 def _watched_loop() -> Iterator[LoopWatchdog]:
     """A watchdog for the node. Where OTTLA_LOOP_WATCHDOG names a file, its findings are written there at the end."""
     from ottla.clock import SystemClock
-    from ottla.net.watchdog import FINE_INTERVAL_S, INTERVAL_S, LoopWatchdog
+    from ottla.net.watchdog import FINE_INTERVAL_S, FINE_STACK_AFTER_S, LoopWatchdog
 
     path = os.environ.get(_WATCHDOG_FILE)
-    watchdog = LoopWatchdog(SystemClock(), _wait_for_core(), FINE_INTERVAL_S if path else INTERVAL_S)
+    if path:
+        watchdog = LoopWatchdog(SystemClock(), _wait_for_core(), FINE_INTERVAL_S, FINE_STACK_AFTER_S)
+    else:
+        watchdog = LoopWatchdog(SystemClock(), _wait_for_core())
     try:
         yield watchdog
     finally:

@@ -31,6 +31,8 @@ INTERVAL_S: Final = 0.05
 FINE_INTERVAL_S: Final = 0.01
 """For measurements."""
 STACK_AFTER_S: Final = 0.1
+FINE_STACK_AFTER_S: Final = 0.03
+"""For measurements."""
 _MARGIN_S: Final = 0.005
 """The kernel's timer and the loop's clock do not agree to the last microsecond."""
 WORTH_KEEPING_S: Final = 0.02
@@ -53,6 +55,15 @@ class StallStack(msgspec.Struct, frozen=True):
     late_s: float
     frames: tuple[str, ...]
     """The innermost call last."""
+    monotonic_s: float = 0.0
+    """The same moment on the monotonic clock."""
+
+
+class StackFinding(TypedDict):
+    """Where the loop was at a moment on the monotonic clock."""
+
+    at: float
+    frames: list[str]
 
 
 class Findings(TypedDict):
@@ -60,6 +71,8 @@ class Findings(TypedDict):
 
     longest_s: float
     stalls: list[dict[str, float]]
+    stacks: list[StackFinding]
+    """Of stalls of 30 ms and more, the latest ones."""
 
 
 def _nothing() -> None:
@@ -133,6 +146,7 @@ class LoopWatchdog:
         "delays",
         "longest_s",
         "on_turn",
+        "stack_after_s",
         "stacks",
         "stalls",
     )
@@ -142,12 +156,14 @@ class LoopWatchdog:
         clock: Clock,
         waited_for_core_s: Callable[[], float] = lambda: 0.0,
         interval_s: float = INTERVAL_S,
+        stack_after_s: float = STACK_AFTER_S,
     ) -> None:
         self._clock = clock
         self._waited = waited_for_core_s
         """The total time in which the loop's thread was ready to run but had no core."""
         self._waited_before = 0.0
         self._interval_s = interval_s
+        self.stack_after_s = stack_after_s
         self._timer: Timer | None = None
         self._due = 0.0
         self.longest_s = 0.0
@@ -199,11 +215,12 @@ class LoopWatchdog:
         return {
             "longest_s": self.longest_s,
             "stalls": [{"at": stall.at, "seconds": stall.seconds} for stall in self.stalls],
+            "stacks": [{"at": each.monotonic_s, "frames": list(each.frames)} for each in self.stacks],
         }
 
 
 class StackWatch:
-    """A thread that takes the loop's stack, once, when its watchdog is 100 ms late."""
+    """A thread that takes the loop's stack, once, when its watchdog is 100 ms late (30 ms in measurements)."""
 
     def __init__(self, watchdog: LoopWatchdog, clock: Clock) -> None:
         """Create it on the event loop's thread."""
@@ -218,7 +235,7 @@ class StackWatch:
 
     def start(self) -> None:
         self._alarm = _alarm()
-        late_after_s = self._watchdog.interval_s + STACK_AFTER_S + _MARGIN_S
+        late_after_s = self._watchdog.interval_s + self._watchdog.stack_after_s + _MARGIN_S
         self._watchdog.on_turn = lambda: self._alarm.arm(late_after_s)
         self._watchdog.on_turn()
         self._thread.start()
@@ -240,8 +257,9 @@ class StackWatch:
     def look(self) -> None:
         """Take the stack if the loop is late and this stall has none yet."""
         due = self._watchdog.due
-        late = self._clock.monotonic() - due
-        if late < STACK_AFTER_S or due == self._taken_for or not self._watchdog.running:
+        now = self._clock.monotonic()
+        late = now - due
+        if late < self._watchdog.stack_after_s or due == self._taken_for or not self._watchdog.running:
             return
         frame = sys._current_frames().get(self._loop_thread)
         if frame is None:
@@ -250,6 +268,6 @@ class StackWatch:
         frames = tuple(
             f"{entry.filename}:{entry.lineno} {entry.name}" for entry in traceback.extract_stack(frame)
         )[-_MAX_FRAMES:]
-        self._watchdog.stacks.append(StallStack(self._clock.now_ms(), late, frames))
+        self._watchdog.stacks.append(StallStack(self._clock.now_ms(), late, frames, now))
         innermost = frames[-1] if frames else "unknown"
         _logger.warning("The event loop has been held up for %.0f ms, in %s", 1000 * late, innermost)

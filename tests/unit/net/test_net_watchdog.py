@@ -28,7 +28,7 @@ def test_a_loop_that_keeps_its_time_has_no_stalls():
     watchdog = LoopWatchdog(clock)
     watchdog.start()
     clock.advance(5.0)
-    assert watchdog.findings() == {"longest_s": pytest.approx(0.0, abs=1e-9), "stalls": []}
+    assert watchdog.findings() == {"longest_s": pytest.approx(0.0, abs=1e-9), "stalls": [], "stacks": []}
 
 
 def test_a_stall_is_kept_with_its_time_and_length():
