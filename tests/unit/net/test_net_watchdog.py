@@ -42,6 +42,7 @@ def test_a_stall_is_kept_with_its_time_and_length():
     assert watchdog.findings() == {
         "longest_s": pytest.approx(0.08),
         "stalls": [{"at": pytest.approx(0.1), "seconds": pytest.approx(0.08)}],
+        "stacks": [],
     }
 
 
