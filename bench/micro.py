@@ -18,7 +18,7 @@ from bench import load
 from ottla.api.registry import supported
 from ottla.cli.settings import node_config
 from ottla.clock import SystemClock
-from ottla.ids import TopicName
+from ottla.ids import GroupId, TopicName
 from ottla.log.fs import OsFs
 from ottla.log.index import OffsetIndex
 from ottla.net.buffers import ReceiveBuffers
@@ -31,10 +31,12 @@ from ottla.server import Server
 from ottla.testing.apache import free_port
 from ottla.wire.codec import decode_prefix
 from ottla.wire.headers import decode_request_header, encode_request, encode_response
-from ottla.wire.messages import FetchRequest, FetchResponse, ProduceRequest
+from ottla.wire.messages import FetchRequest, FetchResponse, OffsetCommitRequest, ProduceRequest
 
 _PRODUCE_VERSION = 9
 _FETCH_VERSION = 12
+_COMMIT_VERSION = 9
+_GROUP = GroupId("micro")
 _PARTITIONS = 10
 _TOPIC = TopicName("micro")
 _ROUNDS = 7
@@ -72,6 +74,23 @@ def produce_frame(batch: bytes, partition: int = 0) -> bytes:
     topic = ProduceRequest.TopicProduceData(name=_TOPIC, partition_data=[data])
     request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[topic])
     return b"".join(encode_request(7, "bench", request, _PRODUCE_VERSION))
+
+
+def commit_frame(partitions: int) -> bytes:
+    """A commit of a consumer that assigns itself, as librdkafka sends it."""
+    request = OffsetCommitRequest(
+        group_id=_GROUP,
+        topics=[
+            OffsetCommitRequest.OffsetCommitRequestTopic(
+                name=_TOPIC,
+                partitions=[
+                    OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=p, committed_offset=77)
+                    for p in range(partitions)
+                ],
+            )
+        ],
+    )
+    return b"".join(encode_request(7, "bench", request, _COMMIT_VERSION))
 
 
 def fetch_frame(partitions: int, max_bytes: int) -> bytes:
@@ -206,6 +225,11 @@ def _requests(server: Server) -> Iterator[tuple[str, Callable[[], object]]]:
         ("128 kB of 1 kB", batch_of(128, 1000)),
     ):
         yield f"whole Produce request, {name}", whole_request(connection_to(server), produce_frame(batch))
+    for partitions in (1, 4):
+        yield (
+            f"whole OffsetCommit request, partitions: {partitions}",
+            whole_request(connection_to(server), commit_frame(partitions)),
+        )
     yield (
         "whole Fetch request, one partition of 1 MB",
         whole_request(connection_to(server), fetch_frame(1, 1 << 20)),
@@ -218,7 +242,9 @@ def _requests(server: Server) -> Iterator[tuple[str, Callable[[], object]]]:
 
 async def _measure(directory: Path) -> dict[str, float]:
     port = free_port()
-    server = Server(node_config(data=str(directory / "data"), listen=f"127.0.0.1:{port}"))
+    # A batch that waits for more would wait for the loop, which does not turn while requests are timed.
+    settings = {"group.coordinator.append.linger.ms": "0"}
+    server = Server(node_config(settings=settings, data=str(directory / "data"), listen=f"127.0.0.1:{port}"))
     await server.start()
     try:
         bootstrap = f"127.0.0.1:{port}"
@@ -226,6 +252,9 @@ async def _measure(directory: Path) -> dict[str, float]:
         # Every partition has its files and something to read: the measured requests wait for nothing.
         filling = load.Load(bootstrap, _TOPIC, records=20_000, size=1000, partitions=_PARTITIONS)
         await asyncio.to_thread(load.run, "produce", filling)
+        # The coordinator's topic is made by its first client.
+        committing = load.Load(bootstrap, _TOPIC, partitions=1, seconds=0.1)
+        await asyncio.to_thread(load.run, "commits", committing)
         parts = (_wire(), _index(directory), _log(server), _requests(server))
         return {name: timed(work) for part in parts for name, work in part}
     finally:

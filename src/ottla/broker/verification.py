@@ -54,57 +54,91 @@ def add_or_verify(
 
     While the last transaction ends, adding is retried for a moment: it would cost more to send the batches again.
     """
-    wanted = tuple(partitions)
-    began = broker.clock.monotonic()
-    adds = supported is Supported.ADDS_PARTITIONS
+    _Verification(
+        broker, transactional_id, producer_id, producer_epoch, tuple(partitions), supported, done
+    ).ask()
 
-    def verified(codes: Mapping[TopicPartition, ErrorCode]) -> None:
-        if (
-            adds
-            and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
-            and broker.clock.monotonic() - began < _retry_time_s(broker)
-        ):
-            backoff_ms = broker.config.int("add.partitions.to.txn.retry.backoff.ms")
-            broker.clock.call_later(backoff_ms / 1000, ask)
-        else:
-            done(
-                {
-                    tp: _client_code(code, supported)
-                    for tp, code in codes.items()
-                    if code is not ErrorCode.NONE
-                }
-            )
 
-    def failed(error: ApiException) -> None:
-        verified(dict.fromkeys(wanted, error.code))
+class _Verification:
+    """One question to a coordinator, asked again after a while if need be.
 
-    def ask() -> None:
-        coordinator = broker.transactions
+    An object and not functions in each other: those would be a reference cycle for each transaction.
+    """
+
+    __slots__ = (
+        "_adds",
+        "_began",
+        "_broker",
+        "_done",
+        "_partitions",
+        "_producer_epoch",
+        "_producer_id",
+        "_supported",
+        "_transactional_id",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        transactional_id: TransactionalId,
+        producer_id: ProducerId,
+        producer_epoch: int,
+        partitions: tuple[TopicPartition, ...],
+        supported: Supported,
+        done: Callable[[Errors], None],
+    ) -> None:
+        self._broker = broker
+        self._transactional_id = transactional_id
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+        self._partitions = partitions
+        self._supported = supported
+        self._adds = supported is Supported.ADDS_PARTITIONS
+        self._done = done
+        self._began = broker.clock.monotonic()
+
+    def ask(self) -> None:
+        broker, coordinator = self._broker, self._broker.transactions
+        producer = self._transactional_id, self._producer_id, self._producer_epoch
         try:
-            leader = coordinator.coordinator_of(transactional_id)
+            leader = coordinator.coordinator_of(self._transactional_id)
             if leader != broker.node_id:
                 verification = VerificationRequest(
-                    transactional_id, producer_id, producer_epoch, wanted, not adds, verified
+                    *producer, self._partitions, not self._adds, self._verified
                 )
                 coordinator.add_partitions_manager.send(leader, verification)
-            elif adds:
+            elif self._adds:
                 coordinator.add_partitions(
-                    transactional_id,
-                    producer_id,
-                    producer_epoch,
-                    wanted,
-                    EPOCH_BUMP_VERSION,
-                    lambda _: done({}),
-                    failed,
+                    *producer, self._partitions, EPOCH_BUMP_VERSION, self._added, self._failed
                 )
             else:
-                coordinator.verify_partitions(
-                    transactional_id, producer_id, producer_epoch, wanted, verified, failed
-                )
+                coordinator.verify_partitions(*producer, self._partitions, self._verified, self._failed)
         except ApiException as error:
-            failed(error)
+            self._failed(error)
 
-    ask()
+    def _added(self, _: object) -> None:
+        self._done({})
+
+    def _failed(self, error: ApiException) -> None:
+        self._verified(dict.fromkeys(self._partitions, error.code))
+
+    def _verified(self, codes: Mapping[TopicPartition, ErrorCode]) -> None:
+        broker = self._broker
+        if (
+            self._adds
+            and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+            and broker.clock.monotonic() - self._began < _retry_time_s(broker)
+        ):
+            backoff_ms = broker.config.int("add.partitions.to.txn.retry.backoff.ms")
+            broker.clock.call_later(backoff_ms / 1000, self.ask)
+            return
+        self._done(
+            {
+                tp: _client_code(code, self._supported)
+                for tp, code in codes.items()
+                if code is not ErrorCode.NONE
+            }
+        )
 
 
 def _retry_time_s(broker: Broker) -> float:

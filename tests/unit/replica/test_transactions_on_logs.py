@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from ottla.config.broker import BrokerConfig
@@ -250,3 +252,23 @@ def test_verification_can_be_switched_off(txns: TxnScene) -> None:
     other = txns.producer("other")
     assert other.send(b"b", **NEW) is ErrorCode.NONE
     assert other.commit() is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [9, 11, 12])
+def test_the_records_of_a_transaction_leave_no_reference_cycles(txns: TxnScene, version: int) -> None:
+    """The collector stopped the event loop for 50 to 120 ms to free those of a thousand transactions."""
+    producer = txns.producer("tx")
+    for _ in range(2):
+        producer.add(("t", 0))
+        assert producer.send(b"first", version=version) is ErrorCode.NONE
+        assert producer.commit() is ErrorCode.NONE
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(50):
+            producer.add(("t", 0))
+            assert producer.send(b"a", version=version) is ErrorCode.NONE
+            assert producer.commit() is ErrorCode.NONE
+        assert gc.collect() < 50
+    finally:
+        gc.enable()
