@@ -43,7 +43,9 @@ class LogSegments:
 
     @property
     def size(self) -> int:
-        return sum([segment.size for segment in self._view[1]])
+        segments = self._view[1]
+        # Scrapes read the size of every log, and most logs have one segment.
+        return segments[0].size if len(segments) == 1 else sum([segment.size for segment in segments])
 
     def since(self, offset: int) -> Sequence[Segment]:
         """Return the segment that holds an offset and all later ones; all segments for an earlier offset."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from operator import add, attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ottla.counters import TopicCounters
 from ottla.metrics import names
@@ -17,6 +17,7 @@ from ottla.metrics.sinks import Labels, Sink, TextSink
 
 if TYPE_CHECKING:
     from ottla.broker.services import Broker
+    from ottla.ids import TopicName
     from ottla.log.partition_log import PartitionLog
     from ottla.metrics.rates import Rates
     from ottla.replica.partition import Partition
@@ -29,27 +30,59 @@ _SLICE: Final = 400
 _KEPT_LABELS: Final = 100_000
 
 
-class _LogSlice:
-    """The samples of some logs in one family. Most logs are idle: their text stays as long as their values do."""
+T = TypeVar("T")
 
-    __slots__ = ("_logs", "_starts", "_text", "_values")
 
-    def __init__(self, sink: TextSink, logs: list[tuple[Labels, PartitionLog]]) -> None:
+class _Slice(Generic[T]):
+    """The samples of some logs or topics in one family. Most are idle: their text stays as long as their values do."""
+
+    __slots__ = ("_sources", "_starts", "_text", "_values")
+
+    def __init__(self, sink: TextSink, rows: list[tuple[Labels, T]]) -> None:
         name, prefix = sink.name, sink.prefix
-        self._starts = [f"{name}{prefix(labels)} " for labels, _ in logs]
-        self._logs = [log for _, log in logs]
+        self._starts = [f"{name}{prefix(labels)} " for labels, _ in rows]
+        self._sources = [source for _, source in rows]
         self._values: list[int] = []
         self._text = b""
 
-    def write(self, sink: TextSink, read: Callable[[PartitionLog], int]) -> None:
+    def write(self, sink: TextSink, read: Callable[[T], int]) -> None:
         # The loops are in C: this is most of what a scrape of ten thousand partitions takes.
-        values = list(map(read, self._logs))
+        values = list(map(read, self._sources))
         if values != self._values:
             lines = list(map(add, self._starts, map(str, values)))
             lines.append("")
             self._values, self._text = values, "\n".join(lines).encode()
         if self._text:
             sink.parts.append(self._text)
+
+
+class _KeptRows(Generic[T]):
+    """Rows of labels and what has their values, with the text of each family about them."""
+
+    __slots__ = ("_slices", "rows")
+
+    def __init__(self, rows: list[tuple[Labels, T]]) -> None:
+        self.rows = rows
+        self._slices: dict[str, list[_Slice[T]]] = {}
+
+    def write(self, sink: Sink, read: Callable[[T], int], *, keep: bool) -> Iterator[None]:
+        """All samples of the family that has begun, in slices."""
+        if not keep or not isinstance(sink, TextSink):
+            for start in range(0, len(self.rows), _SLICE):
+                sink.rows([(labels, read(source)) for labels, source in self.rows[start : start + _SLICE]])
+                yield
+            return
+        slices = self._slices.get(sink.name)
+        if slices is None:
+            slices = []
+            for start in range(0, len(self.rows), _SLICE):
+                slices.append(_Slice(sink, self.rows[start : start + _SLICE]))
+                yield
+            # Only when it is whole: another scrape may run at each `yield`.
+            self._slices[sink.name] = slices
+        for each in slices:
+            each.write(sink, read)
+            yield
 
 
 class ReplicaMetrics:
@@ -63,13 +96,17 @@ class ReplicaMetrics:
         self._kept: dict[Spelling, tuple[int, list[bytes]]] = {}
         """The text about in-sync sets, with the count of state changes that it belongs to; so are the next two."""
         self._sums: tuple[int, tuple[int, ...]] = (-1, ())
-        self._open_logs: tuple[int, list[tuple[Labels, PartitionLog]]] = (-1, [])
-        self._slices: dict[str, tuple[int, list[_LogSlice]]] = {}
+        self._hosted: tuple[int, list[Partition]] = (-1, [])
+        self._open_logs: tuple[int, _KeptRows[PartitionLog]] = (-1, _KeptRows([]))
+        self._counted: tuple[list[tuple[TopicName, TopicCounters]], _KeptRows[TopicCounters]] = (
+            [],
+            _KeptRows([]),
+        )
 
     def read(self, sink: Sink, topics: Wanted | None, *, each_partition: bool) -> Iterator[None]:
         """All families, in slices: other work may run at each `yield`."""
         yield from self._topics(sink, topics)
-        partitions = list(self._broker.replicas.partitions())
+        partitions = self._partitions()
         yield
         yield from self._replicas(sink, partitions)
         self._directories(sink)
@@ -80,30 +117,28 @@ class ReplicaMetrics:
             yield from self._logs(sink, partitions, whole=topics is None)
             yield from self._states(sink, partitions, whole=topics is None)
 
+    def _partitions(self) -> list[Partition]:
+        changes = self._broker.replicas.counters.state_changes
+        if self._hosted[0] != changes:
+            self._hosted = changes, list(self._broker.replicas.partitions())
+        return self._hosted[1]
+
     # -- topics
 
     def _topics(self, sink: Sink, wanted: Wanted | None) -> Iterator[None]:
         replicas = self._broker.replicas
         counted = list(replicas.topic_counters.items())
-        total = TopicCounters()
-        total.add(replicas.retired_topics)
-        for done, (_, counters) in enumerate(counted):
-            total.add(counters)
-            if done % _SLICE == _SLICE - 1:
-                yield
-        rows = [
-            (self._of_topic(topic), counters)
-            for topic, counters in counted
-            if wanted is None or wanted(topic)
-        ]
+        total = replicas.retired_topics.plus([counters for _, counters in counted])
+        yield
+        if self._counted[0] != counted:
+            self._counted = counted, _KeptRows([(self._of_topic(topic), each) for topic, each in counted])
+            yield
+        kept = self._counted[1]
+        if wanted is not None:
+            kept = _KeptRows([(self._of_topic(topic), each) for topic, each in counted if wanted(topic)])
         for attribute, family in names.TOPIC_FAMILIES.items():
             sink.one(family, getattr(total, attribute))
-            for start in range(0, len(rows), _SLICE):
-                sink.rows(
-                    (labels, getattr(counters, attribute))
-                    for labels, counters in rows[start : start + _SLICE]
-                )
-                yield
+            yield from kept.write(sink, attrgetter(attribute), keep=wanted is None)
         for family in names.CONVERSIONS:
             sink.one(family, 0)
         for attribute, family in names.BROKER_FAMILIES.items():
@@ -195,36 +230,20 @@ class ReplicaMetrics:
         changes = self._broker.replicas.counters.state_changes
         logs = self._open_logs[1]
         if not whole or self._open_logs[0] != changes:
-            logs = []
+            rows: list[tuple[Labels, PartitionLog]] = []
             for start in range(0, len(partitions), _SLICE):
-                logs += [
+                rows += [
                     (self._of(each), each.log)
                     for each in partitions[start : start + _SLICE]
                     if each.log is not None and not each.gone
                 ]
                 yield
+            logs = _KeptRows(rows)
             if whole:
                 self._open_logs = changes, logs
         for family, attribute in _LOG_FAMILIES:
             sink.begin(family)
-            read = attrgetter(attribute)
-            kept = self._slices_of(sink, changes) if isinstance(sink, TextSink) and whole else None
-            for start in range(0, len(logs), _SLICE):
-                some = logs[start : start + _SLICE]
-                if kept is not None and isinstance(sink, TextSink):
-                    if len(kept) * _SLICE == start:
-                        kept.append(_LogSlice(sink, some))
-                    kept[start // _SLICE].write(sink, read)
-                else:
-                    sink.rows([(labels, read(log)) for labels, log in some])
-                yield
-
-    def _slices_of(self, sink: TextSink, changes: int) -> list[_LogSlice]:
-        """The slices of the family that has begun, as far as they were made. They are kept until a replica changes."""
-        kept = self._slices.get(sink.name)
-        if kept is None or kept[0] != changes:
-            kept = self._slices[sink.name] = changes, []
-        return kept[1]
+            yield from logs.write(sink, attrgetter(attribute), keep=whole)
 
     def _states(self, sink: Sink, partitions: list[Partition], *, whole: bool) -> Iterator[None]:
         changes = self._broker.replicas.counters.state_changes
