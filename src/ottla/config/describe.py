@@ -12,11 +12,13 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import BROKER_KEYS, TOPIC_KEYS, ConfigDef, text_of
 from ottla.config.dynamic import definition_of
 from ottla.config.synonyms import TOPIC_SYNONYMS, base_of_listener_key, broker_synonyms
-from ottla.config.topic import topic_values, usable_overrides
+from ottla.config.topic import topic_value, usable_overrides
 from ottla.wire.enums import ConfigSource, ConfigType
 
 VERSION_KEY: Final = "ottla.version"
 """Asked for by this name, a node of Ottla describes its version. Apache Kafka has no such key."""
+
+_PUBLIC_TOPIC_KEYS: Final = frozenset(name for name, each in TOPIC_KEYS.items() if not each.internal)
 
 
 class SynonymEntry(msgspec.Struct, frozen=True):
@@ -74,11 +76,10 @@ def describe_topic(
 ) -> list[ConfigEntry]:
     """The entries of one topic with these stored overrides."""
     own = usable_overrides(overrides)
-    values = topic_values(config, own)
-    public = {name for name, definition in TOPIC_KEYS.items() if not definition.internal}
     entries: list[ConfigEntry] = []
-    for name in _chosen(own.keys() | public, keys):
-        value = text_of(values[name])
+    # Only the values that are asked for: a console asks for one key of thousands of topics.
+    for name in _chosen(own.keys() | _PUBLIC_TOPIC_KEYS, keys):
+        value = text_of(topic_value(config, own, name))
         synonyms = [SynonymEntry(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG)] if name in own else []
         if broker_keys := TOPIC_SYNONYMS.get(name):
             synonyms += _broker_synonyms(config, broker_keys[0].name, sensitive=False)

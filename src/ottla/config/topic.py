@@ -115,11 +115,13 @@ def topic_values(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str
     for name in overrides:
         if name not in TOPIC_KEYS:
             raise ConfigError(f"Unknown topic config name: {name}", key=name)
-    values: dict[str, Value] = {}
-    for name, definition in TOPIC_KEYS.items():
-        text = overrides.get(name)
-        values[name] = default_value(broker, name) if text is None else definition.parse(text)
-    return values
+    return {name: topic_value(broker, overrides, name) for name in TOPIC_KEYS}
+
+
+def topic_value(broker: BrokerConfig, overrides: Mapping[str, str], name: str) -> Value:
+    """The typed value of one topic key."""
+    text = overrides.get(name)
+    return default_value(broker, name) if text is None else TOPIC_KEYS[name].parse(text)
 
 
 def default_value(broker: BrokerConfig, name: str) -> Value:
