@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import time
@@ -10,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import expect
+from pyarrow import parquet
 
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
@@ -331,7 +333,26 @@ def test_export_holds_what_was_found(console, open_page, create, produce, topic)
     page = open_page(console.url)
     see_topic(page, console.url, topic)
     page.goto(f"{console.url}/t/{topic}?filter=value.id+%3E%3D+100&at=oldest")
-    with page.expect_download() as download:
-        page.get_by_role("link", name="Export", exact=True).click()
-    lines = download.value.path().read_text().splitlines()
-    assert [json.loads(json.loads(line)["value"])["id"] for line in lines] == list(range(100, 120))
+    files = {}
+    for kind in ("JSON lines", "CSV", "Parquet"):
+        with page.expect_download() as download:
+            page.get_by_role("link", name=kind, exact=True).click()
+        files[kind] = download.value
+    wanted = list(range(100, 120))
+    lines = files["JSON lines"].path().read_text().splitlines()
+    assert [json.loads(json.loads(line)["value"])["id"] for line in lines] == wanted
+    rows = list(csv.DictReader(files["CSV"].path().read_text().splitlines()))
+    assert [json.loads(row["value"])["id"] for row in rows] == wanted
+    table = parquet.read_table(files["Parquet"].path())
+    assert [json.loads(value)["id"] for value in table.column("value").to_pylist()] == wanted
+    assert files["Parquet"].suggested_filename == f"{topic}.parquet"
+
+
+def test_export_begins_at_the_position_of_the_page(console, open_page, create, produce, topic):
+    create(topic)
+    produce(topic, [{"id": number} for number in range(5)])
+    page = open_page(console.url)
+    see_topic(page, console.url, topic)
+    for query, count in (("at=offset&offset=3", 2), ("at=time&since=1h", 5), ("at=time&since=0s", 0)):
+        answer = page.request.get(f"{console.url}/t/{topic}/export?{query}")
+        assert len(answer.text().splitlines()) == count, query

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
 import time
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from starlette.responses import StreamingResponse
 
-from ottla.console.pages.records import condition, partitions_of, row
+from ottla.console import parquet
+from ottla.console.pages.records import condition, partitions_of, place, row
+from ottla.console.parquet import Cells
 from ottla.console.reader import records as reading
 from ottla.console.security.audit import reading as reading_of
 from ottla.console.security.roles import EXPORT, READ
@@ -25,39 +28,81 @@ if TYPE_CHECKING:
 MAX_RECORDS: Final = 1_000_000
 MAX_S: Final = 600.0
 _AT_ONCE: Final = 5_000
-_COLUMNS: Final = ("timestamp", "partition", "offset", "key", "value", "headers")
+_MEDIA: Final = {
+    "jsonl": "application/x-ndjson",
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+}
 _RISKY: Final = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet would take a cell that begins so for a formula."""
 
 
-def _cells(seen: Seen) -> list[object]:
-    shown = row(seen)
-    headers = {name: data.text for name, data in shown.headers}
-    key = None if seen.key is None else shown.key.text
-    value = None if seen.value is None else shown.value.text
-    return [seen.timestamp, seen.partition, seen.offset, key, value, headers]
+class Writer(Protocol):
+    """Turns records into the bytes of a file, part by part."""
+
+    def add(self, records: Sequence[Cells]) -> bytes: ...
+
+    def end(self) -> bytes: ...
 
 
-def json_lines(records: list[Seen]) -> bytes:
+class JsonLines:
     """One JSON object a line; values stay texts."""
-    lines = (
-        json.dumps(dict(zip(_COLUMNS, _cells(each), strict=True)), ensure_ascii=False) for each in records
-    )
-    return ("\n".join(lines) + "\n").encode() if records else b""
+
+    def add(self, records: Sequence[Cells]) -> bytes:
+        documents = ({**each._asdict(), "headers": dict(each.headers)} for each in records)
+        return "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in documents).encode()
+
+    def end(self) -> bytes:
+        return b""
 
 
-def csv_lines(records: list[Seen]) -> bytes:
+class Csv:
     """Rows for a spreadsheet."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
-    for each in records:
-        *cells, headers = _cells(each)
-        writer.writerow([_harmless(cell) for cell in [*cells, json.dumps(headers, ensure_ascii=False)]])
-    return out.getvalue().encode()
+
+    def __init__(self) -> None:
+        self._head = (",".join(Cells._fields) + "\r\n").encode()
+
+    def add(self, records: Sequence[Cells]) -> bytes:
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\r\n")
+        for *cells, headers in records:
+            texts = json.dumps(dict(headers), ensure_ascii=False)
+            writer.writerow([_harmless(cell) for cell in (*cells, texts)])
+        head, self._head = self._head, b""
+        return head + out.getvalue().encode()
+
+    def end(self) -> bytes:
+        return self._head
+
+
+def _cells(seen: Seen) -> Cells:
+    shown = row(seen)
+    return Cells(
+        seen.timestamp,
+        seen.partition,
+        seen.offset,
+        None if seen.key is None else shown.key.text,
+        None if seen.value is None else shown.value.text,
+        [(name, None if data.kind == "null" else data.text) for name, data in shown.headers],
+    )
 
 
 def _harmless(cell: object) -> object:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(_RISKY) else cell
+
+
+def writer_of(kind: str) -> Writer:
+    """What writes a format; BadInput for one that there is not."""
+    match kind:
+        case "jsonl":
+            return JsonLines()
+        case "csv":
+            return Csv()
+        case "parquet" if parquet.is_installed():
+            return parquet.Parquet()
+        case "parquet":
+            raise BadInput("Parquet files need pyarrow beside the console: pip install pyarrow.")
+    raise BadInput(f"There is no format '{kind[:20]}': {', '.join(_MEDIA)} are.")
 
 
 @answer("/t/{topic}/export", verb=READ, resource="topic:{topic}")
@@ -66,14 +111,12 @@ async def export(view: View) -> Response:
     topic = view.topic()
     view.require(EXPORT, f"topic:{topic.name}")
     kind = view.text("format", "jsonl")
-    if kind not in ("jsonl", "csv"):
-        raise BadInput(f"There is no format '{kind[:20]}': jsonl and csv are.")
+    writer = writer_of(kind)
     found = condition(view, topic.name)
     reader = view.cluster.reader
     partitions = partitions_of(view, topic.partitions)
-    starts, ends = await reading.bounds(reader, topic.name, partitions)
-    if view.text("at") == "offset":
-        starts = {number: max(starts[number], view.number("offset", 0)) for number in partitions}
+    starts = await place(view, topic.name, partitions)
+    _, ends = await reading.bounds(reader, topic.name, partitions)
     view.console.audit.note(
         view.principal.name,
         "export",
@@ -81,11 +124,11 @@ async def export(view: View) -> Response:
         f"topic:{topic.name}",
         query=reading_of(view.request.query_params),
     )
-    write = json_lines if kind == "jsonl" else csv_lines
 
-    async def lines() -> AsyncIterator[bytes]:
-        if kind == "csv":
-            yield (",".join(_COLUMNS) + "\r\n").encode()
+    def written(records: list[Seen]) -> bytes:
+        return writer.add([_cells(view.console.masks.apply(each, found.masks)) for each in records])
+
+    async def parts() -> AsyncIterator[bytes]:
         cursor, left, deadline = dict(starts), MAX_RECORDS, time.monotonic() + MAX_S
         while left > 0 and time.monotonic() < deadline and not view.console.stopping.is_set():
             part = await reading.forward(
@@ -97,14 +140,13 @@ async def export(view: View) -> Response:
                 needles=found.needles,
                 until=ends,
             )
-            masked = [view.console.masks.apply(each, found.masks) for each in part.records]
-            yield write(masked)
+            # Thousands of records take longer than the loop may be held up.
+            yield await asyncio.to_thread(written, part.records)
             left -= len(part.records)
             cursor = part.following
             if part.complete:
-                return
+                break
+        yield await asyncio.to_thread(writer.end)
 
-    name = f"{topic.name}.{kind}"
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
-    media = "application/x-ndjson" if kind == "jsonl" else "text/csv; charset=utf-8"
-    return StreamingResponse(lines(), media_type=media, headers=headers)
+    headers = {"content-disposition": f'attachment; filename="{topic.name}.{kind}"'}
+    return StreamingResponse(parts(), media_type=_MEDIA[kind], headers=headers)

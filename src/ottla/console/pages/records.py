@@ -10,6 +10,7 @@ from ottla.admin.connection import ConnectionFailed
 from ottla.admin.record_filter import FilterError, parse_filter
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import parse_since
+from ottla.console import parquet
 from ottla.console.pages.topic import base_values
 from ottla.console.reader import records as reading
 from ottla.console.reader.connection import DOES_NOT_ANSWER
@@ -32,6 +33,8 @@ POSITIONS: Final = (
     ("time", "From a time"),
     ("offset", "From an offset"),
 )
+FORMATS_OF_FILES: Final = (("jsonl", "JSON lines"), ("csv", "CSV"), ("parquet", "Parquet"))
+_ASKED: Final = ("at", "since", "offset", "partition", "q", "filter", "isolation")
 SLICE_S: Final = 0.4
 """How long a search takes before the page shows how far it got."""
 _WINDOW_BYTES: Final = 32 << 20
@@ -215,34 +218,45 @@ async def find(view: View, topic: str, count: int, rows: int) -> tuple[Found, Co
     at = view.text("at", "newest")
     cursor = view.text("cursor")
     if cursor:
-        place = reading.parse_cursor(cursor, count)
-        place = {number: place[number] for number in await reachable(view, topic, list(place))}
+        start = reading.parse_cursor(cursor, count)
+        start = {number: start[number] for number in await reachable(view, topic, list(start))}
         if at == "newest":
             found = await reading.newest(
-                reader, topic, list(place), rows, before=place, window=window, **options
+                reader, topic, list(start), rows, before=start, window=window, **options
             )
             return found, wanted, "older"
-        return await reading.forward(reader, topic, place, rows, **options), wanted, "newer"
+        return await reading.forward(reader, topic, start, rows, **options), wanted, "newer"
     if at == "newest":
         found = await reading.newest(reader, topic, partitions, rows, window=window, **options)
         return found, wanted, "older"
-    if at == "time":
-        try:
-            moment = parse_since(view.text("since", "1h"))
-        except (UsageProblem, ValueError):
-            raise BadInput(
-                f"'{view.text('since')[:40]}' is not a time: expected 10m, 2h, 1d, or 2026-01-31T12:00:00 in UTC."
-            ) from None
-        place = await reader.offsets(topic, dict.fromkeys(partitions, moment))
-        late = [number for number, offset in place.items() if offset < 0]
-        if late:
-            _, ends = await reading.bounds(reader, topic, late)
-            place.update(ends)
-    elif at == "offset":
-        place = dict.fromkeys(partitions, view.number("offset", 0))
-    else:
-        place = dict.fromkeys(partitions, 0)
-    return await reading.forward(reader, topic, place, rows, **options), wanted, "newer"
+    start = await place(view, topic, partitions)
+    return await reading.forward(reader, topic, start, rows, **options), wanted, "newer"
+
+
+async def place(view: View, topic: str, partitions: list[int]) -> dict[int, int]:
+    """Where a reading forwards begins by the query, per partition: at a time, at an offset, or at the beginning."""
+    at = view.text("at")
+    if at == "offset":
+        return dict.fromkeys(partitions, view.number("offset", 0))
+    if at != "time":
+        return dict.fromkeys(partitions, 0)
+    try:
+        moment = parse_since(view.text("since", "1h"))
+    except (UsageProblem, ValueError):
+        raise BadInput(
+            f"'{view.text('since')[:40]}' is not a time: expected 10m, 2h, 1d, or 2026-01-31T12:00:00 in UTC."
+        ) from None
+    found = await view.cluster.reader.offsets(topic, dict.fromkeys(partitions, moment))
+    late = [number for number, offset in found.items() if offset < 0]
+    if late:
+        _, ends = await reading.bounds(view.cluster.reader, topic, late)
+        found.update(ends)
+    return found
+
+
+def _asked_for(view: View) -> dict[str, str]:
+    """What the query asks for, without the place within its pages."""
+    return {name: view.text(name) for name in _ASKED}
 
 
 @page("/t/{topic}", "records.html", verb=READ, resource="topic:{topic}", menu="topics")
@@ -292,7 +306,11 @@ async def records(view: View) -> Values:
         "masked": bool(masks),
         "may_produce": view.may(PRODUCE, f"topic:{topic.name}"),
         "may_export": view.may(EXPORT, f"topic:{topic.name}"),
-        "export_query": str(view.request.query_params),
+        "exports": [
+            (title, view.url("t", topic.name, "export", format=kind, **_asked_for(view)))
+            for kind, title in FORMATS_OF_FILES
+            if kind != "parquet" or parquet.is_installed()
+        ],
         "commands": [group],
     }
 
