@@ -1,6 +1,7 @@
 """Pictures of every page and dialog of the console, in both themes at 1280 and 390 pixels, on a broker with some data.
 
 Writes PNG files and a page that shows them side by side into build/pictures. A person looks at them before a release.
+Arguments are the pages to take pictures of, instead of all.
 """
 
 from __future__ import annotations
@@ -15,12 +16,20 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 from playwright.sync_api import Page, sync_playwright
 
 from ottla.connect.config.worker import worker_config
@@ -52,7 +61,17 @@ PAGES = (
     "/compare", "/replay?id=nightly-report", "/pipelines", "/pipeline?id=word-count", "/quarantine",
     "/quarantine/orders-dlq",
     "/schemas", "/schema?id=orders-value", "/connect", "/connector?id=lines", "/nothing-is-here",
+    "/settings", "/design", "/t/orders/schema", "/t/orders/access?who=alice&may=write",
 )  # fmt: skip
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+RULES = (
+    ("alice", AclOperation.READ, AclPermissionType.ALLOW, ResourcePatternType.LITERAL, "orders"),
+    ("alice", AclOperation.WRITE, AclPermissionType.ALLOW, ResourcePatternType.PREFIXED, "ord"),
+    ("mallory", AclOperation.ALL, AclPermissionType.DENY, ResourcePatternType.LITERAL, "*"),
+)
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 
 
@@ -79,6 +98,16 @@ def seed(bootstrap: str) -> Producer:
     consumer.commit(offsets=[TopicPartition("orders", number, 0) for number in range(6)], asynchronous=False)
     consumer.close()
     return producer
+
+
+def write_rules(bootstrap: str) -> None:
+    bindings = [
+        AclBinding(ResourceType.TOPIC, name, pattern, f"User:{user}", "*", operation, permission)
+        for user, operation, permission, pattern, name in RULES
+    ]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_acls(bindings).values():
+        made.result()
 
 
 def write_dead_letters(producer: Producer) -> None:
@@ -231,7 +260,7 @@ def open_dialogs(page: Page, width: int) -> Iterator[str]:
         yield "more"
 
 
-def shoot(url: str, browser_path: str) -> list[tuple[str, str]]:
+def shoot(url: str, browser_path: str, pages: Sequence[str]) -> list[tuple[str, str]]:
     """One picture per page, theme and width; (caption, file) of each."""
     taken = []
     with sync_playwright() as playwright:
@@ -240,13 +269,13 @@ def shoot(url: str, browser_path: str) -> list[tuple[str, str]]:
             for width, height in ((1280, 800), (390, 844)):
                 context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
                 page = context.new_page()
-                for number, path in enumerate(PAGES):
+                for number, path in enumerate(pages):
                     page.goto(url + path)
                     name = f"{number:02}-{theme}-{width}.png"
                     page.screenshot(path=OUT / name, full_page=True)
                     taken.append((f"{path} {theme} {width}", name))
                 page.goto(f"{url}/topics")
-                for number, dialog in enumerate(open_dialogs(page, width), len(PAGES)):
+                for number, dialog in enumerate(open_dialogs(page, width), len(pages)):
                     name = f"{number:02}-{theme}-{width}.png"
                     page.screenshot(path=OUT / name)
                     taken.append((f"{dialog} {theme} {width}", name))
@@ -274,7 +303,7 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as name,
-        BrokerProcess(Path(name) / "data") as broker,
+        BrokerProcess(Path(name) / "data", settings=AUTHORIZER) as broker,
         RegistryProcess(broker.bootstrap) as registry,
         connect_worker(broker.bootstrap) as worker,
         prometheus(Path(name) / "prometheus") as of_prometheus,
@@ -282,20 +311,21 @@ def main() -> None:
         folder = Path(name)
         producer = seed(broker.bootstrap)
         write_dead_letters(producer)
+        write_rules(broker.bootstrap)
         register_schemas(registry.url)
         start_connector(worker, folder)
         write_application(folder / "applications")
         words = [sys.executable, "-m", "ottla", "console", "--bootstrap-server", broker.bootstrap]
         words += ["--registry", registry.url, "--connect", f"http://127.0.0.1:{worker.port}"]
         words += ["--applications", str(folder / "applications"), "--data", str(broker.data)]
-        words += of_prometheus
+        words += ["--audit", str(folder / "audit.jsonl"), *of_prometheus]
         console = subprocess.Popen([*words, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
         try:
             assert console.stdout is not None
             url = console.stdout.readline().split()[-1] + "/c/local"
             with writing(producer):
                 time.sleep(WATCHED_S)
-                taken = shoot(url, browser)
+                taken = shoot(url, browser, sys.argv[1:] or PAGES)
         finally:
             console.terminate()
             console.wait()

@@ -49,8 +49,28 @@ PAGES = [
     "/quorum",
     "/transactions",
     "/moves",
+    "/settings",
+    "/design",
+    "/t/orders/access",
     "/access?who=alice&may=write&kind=topic&name=orders",
     "/nothing-is-here",
+]
+
+
+COMPONENTS = [
+    *(
+        ".crumbs",
+        ".tile",
+        "table",
+        ".tag.bad",
+        "svg.spark",
+        "svg.meter",
+        "svg.strip",
+        ".chart",
+        ".records",
+        ".diff",
+    ),
+    *("#plan", ".fields label", "> .command", ".pill.live", ".pill.old", ".empty", "tr.stale"),
 ]
 
 
@@ -151,6 +171,28 @@ def test_the_palette_finds_a_topic_by_keyboard_alone(console, open_page):
     page.wait_for_selector("#palette li:first-child:has-text('Topics')")
     page.keyboard.press("Enter")
     page.wait_for_url("**/topics")
+
+
+def test_the_theme_is_chosen_on_a_narrow_screen_too(console, open_page):
+    page = open_page(f"{console.url}/topics", width=390, height=844)
+    page.locator(".bar").get_by_role("button", name="More").click()
+    page.locator("#more").get_by_role("link", name="Settings").click()
+    page.get_by_role("group", name="Theme of the console").get_by_role("button", name="Dark").click()
+    page.goto(f"{console.url}/topics")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 21, 19)"
+
+
+def test_the_design_page_shows_every_component(console, open_page):
+    page = open_page(f"{console.root}/design")
+    assert page.url == f"{console.url}/design"
+    for part in COMPONENTS:
+        expect(page.locator(f"main {part}").first).to_be_visible()
+    page.get_by_role("button", name="Open a dialog").click()
+    expect(page.locator("#help")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.context.grant_permissions(["clipboard-write"])
+    page.locator("main > .command").get_by_role("button", name="Copy").click()
+    expect(page.locator(".toast")).to_have_text("Copied")
 
 
 def test_the_theme_is_kept(console, open_page):

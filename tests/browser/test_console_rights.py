@@ -71,6 +71,7 @@ OTHERS = {
     "/health/live": 200,
     "/health/ready": 200,
     "/": 303,
+    "/design": 303,
     "/static": 200,
     "/signin": 303,
     "/signout": 400,
@@ -315,6 +316,28 @@ def test_a_session_that_a_stranger_chose_is_not_taken_over(console):
         token = token_of(client)
         assert client.post("/signout", data={"token": token}).status_code == 303
         assert client.get("/c/local/").status_code == 303, "a session that ended opens nothing"
+
+
+def test_settings_say_what_one_may_do_and_show_the_audit_log_to_admins_only(sign_in):
+    admin, reader = sign_in("admin"), sign_in("reader")
+    reader.get("/c/local/t/orders")
+    text = reader.get("/c/local/settings").text
+    assert "You are reader, with the role reader." in text
+    assert re.findall(r'class="nowrap">(\w+)</th>.*?class="tag (?:ok)?">(yes|no)<', text) == [
+        (verb, "yes" if verb in ROLES["reader"] else "no") for verb in VERBS
+    ]
+    assert "iban, key" in text and "hidden" in text, "the masks that one sees records through"
+    assert "Audit" not in text and "audit.jsonl" not in text
+    text = admin.get("/c/local/settings").text
+    assert "nothing is masked for you" in text
+    assert "audit.jsonl" in text and "read records" in text and "topic:orders" in text
+    narrow = sign_in("narrow").get("/c/local/settings").text
+    assert "on some" in narrow and "topic:other-*" in narrow
+
+
+def test_a_tab_that_a_role_may_not_see_is_not_offered(sign_in):
+    assert "/t/orders/access" in sign_in("admin").get("/c/local/t/orders").text
+    assert "/t/orders/access" not in sign_in("operator").get("/c/local/t/orders").text
 
 
 def test_read_only_has_no_button_and_refuses_every_change(seeded, start_console):

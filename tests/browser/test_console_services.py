@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 
+import httpx
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -31,6 +33,9 @@ PAGES = [
     "/quarantine",
     "/quarantine/orders-dlq",
     "/access",
+    "/t/orders/schema",
+    "/t/lengths/schema",
+    "/t/orders/access?who=alice&may=write",
 ]
 
 
@@ -231,3 +236,39 @@ def test_the_pages_say_how_to_name_a_service_that_is_missing(broker, start_conso
     expect(page.locator("main")).to_contain_text("--connect URL")
     page.goto(f"{bare.url}/pipelines")
     expect(page.locator("main")).to_contain_text("--applications DIR")
+
+
+def test_a_topic_shows_its_schema_and_what_its_records_carry(console, broker, registry, open_page):
+    answer = httpx.post(f"{registry.url}/subjects/lengths-value/versions", json={"schema": json.dumps(ORDER)})
+    schema_id = answer.json()["id"]
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(4):
+        producer.produce("lengths", struct.pack(">bI", 0, schema_id) + bytes([number * 2]))
+    producer.produce("lengths", "plain text")
+    producer.flush()
+    page = open_page(f"{console.url}/t/lengths")
+    page.get_by_role("link", name="Schema", exact=True).click()
+    expect(page.get_by_role("heading", name="lengths-value")).to_be_visible()
+    expect(page.locator("main pre")).to_contain_text('"name": "Order"')
+    rows = page.get_by_role("region", name="Schemas of the newest records").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_have_text(re.compile(rf"value\s*Avro, schema {schema_id}\s*4$"))
+    page.get_by_role("link", name="lengths-value").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("lengths-value")
+
+
+def test_a_topic_shows_who_may_use_it_and_takes_a_rule(console, open_page):
+    page = open_page(f"{console.url}/t/orders")
+    page.get_by_role("link", name="Access", exact=True).last.click()
+    page.get_by_text("New rule for this topic").click()
+    page.get_by_label("User", exact=True).fill("carol")
+    page.get_by_label("Operation").select_option("write")
+    page.get_by_role("button", name="Show the plan").click()
+    page.get_by_role("button", name="Do it").or_(page.locator(".plan-buttons button")).first.click()
+    page.goto(f"{console.url}/t/orders/access?who=carol&may=write")
+    expect(page.locator("main .sentence")).to_have_text(re.compile("Yes\\s*carol may write the topic orders"))
+    row = page.get_by_role("region", name="Who may do what").locator("tr", has_text="carol")
+    expect(row.locator("td").nth(1)).to_have_text("yes")
+    expect(row.locator("td").nth(0)).to_have_text("no")
+    page.goto(f"{console.url}/t/orders/access?who=dave&may=read")
+    expect(page.locator("main .sentence")).to_contain_text("No rule allows it.")

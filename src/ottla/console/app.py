@@ -229,6 +229,9 @@ def application(settings: ConsoleSettings, targets: dict[str, ClusterSettings]) 
         view = console.view(request)
         return RedirectResponse(f"{view.base}/", 303)
 
+    async def design(request: Request) -> Response:
+        return RedirectResponse(console.view(request).url("design"), 303)
+
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         sampling = asyncio.create_task(console.run())
@@ -252,6 +255,7 @@ def application(settings: ConsoleSettings, targets: dict[str, ClusterSettings]) 
         pages.load()
         routes += [
             Route("/", root),
+            Route("/design", design),
             Mount("/static", StaticFiles(directory=FOLDER / "static")),
             *signin.routes(console),
             *doing.routes(console),

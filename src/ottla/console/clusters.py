@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.admin.partitions import Partition
     from ottla.admin.settings import ClusterSettings
     from ottla.console.reader.records import Seen
+    from ottla.console.sampler.why import Next
 
 THREADS: Final = 8
 """Calls that wait for brokers at the same time, over all clusters."""
@@ -51,8 +52,10 @@ class OpenCluster:
         self.liveness = Liveness(self.settings, self.reader.cut)
         self.reader.hangs = self.liveness.hangs
         self.sampler = Sampler(self.state, self.call)
-        self.next_records: dict[tuple[Partition, int], tuple[int, Seen]] = {}
-        """The records at committed offsets, and the last stable offset beside them."""
+        self.next_records: dict[tuple[Partition, int], tuple[int, Seen, Next]] = {}
+        """The records at committed offsets, with the last stable offset and what the offsets behind them are."""
+        self.common_keys: dict[Partition, tuple[float, tuple[Seen, int] | None, int]] = {}
+        """When the keys of a partition were counted, a record with the commonest and how often it is, of how many."""
         self.weeks: dict[str, tuple[float, list[float]]] = {}
         """When Prometheus was asked for an expression, and what it answered."""
         self.segments = Segments(self, services.data)

@@ -14,8 +14,6 @@ from ottla.console.web import Values
 if TYPE_CHECKING:
     from ottla.console.web import View
 
-_OLD_S: Final = 45.0
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -61,7 +59,6 @@ def values(view: View) -> Values:
         "signed_in": view.console.sessions.asks,
         "token": view.console.sessions.token(view.console.key_of(view.request)),
         "is_live": bool(view.page is not None and view.page.live),
-        "old": age_s > _OLD_S,
         "age_s": age_s,
         "hanging": view.cluster.hanging(),
         "version": __version__,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AREAS.append(Area("access", "Access", "access", key="a", verb=ADMIN))
+NO_AUTHORIZER: Final = "No Authorizer"
+EVERYONE: Final = "The brokers have no authorizer: everyone may do everything."
 _IMPLIED: Final = {
     AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
     AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
@@ -32,7 +34,7 @@ QUOTA_KEYS: Final = (
     "controller_mutation_rate",
     "connection_creation_rate",
 )
-_ASKED: Final = ("read", "write", "create", "delete", "alter", "describe")
+OPERATIONS: Final = ("read", "write", "create", "delete", "alter", "describe")
 _KINDS: Final = ("topic", "group", "cluster", "transactional_id")
 
 
@@ -40,9 +42,10 @@ def sentence(pattern: Pattern, entry: Entry) -> str:
     """An entry in words."""
     who = (entry.principal or "").removeprefix("User:")
     who = "everyone" if who == "*" else who
-    verb = "may" if entry.permission == AclPermissionType.ALLOW else "may not"
+    allowed = entry.permission == AclPermissionType.ALLOW
+    verb = "may" if allowed else "may not"
     what = (
-        "do everything with"
+        f"do {'everything' if allowed else 'anything'} with"
         if entry.operation == AclOperation.ALL
         else entry.operation.name.lower().replace("_", " ")
     )
@@ -59,7 +62,8 @@ def sentence(pattern: Pattern, entry: Entry) -> str:
     return f"{who} {verb} {what} {where}{host}"
 
 
-def _covers(pattern: Pattern, kind: ResourceType, name: str) -> bool:
+def covers(pattern: Pattern, kind: ResourceType, name: str) -> bool:
+    """Whether a pattern is about a resource."""
     if pattern.kind != kind:
         return False
     if pattern.pattern == PatternType.PREFIXED:
@@ -78,7 +82,7 @@ def decide(
     mine = [
         (pattern, entry)
         for pattern, entry in acls
-        if entry.principal in (principal, "User:*") and _covers(pattern, kind, name)
+        if entry.principal in (principal, "User:*") and covers(pattern, kind, name)
     ]
     allowing = (operation, AclOperation.ALL, *_IMPLIED.get(operation, ()))
     for pattern, entry in mine:
@@ -93,7 +97,8 @@ def decide(
     )
 
 
-def _tried(call: Callable[[Cluster], T], cluster: Cluster) -> tuple[T | None, str]:
+def tried(call: Callable[[Cluster], T], cluster: Cluster) -> tuple[T | None, str]:
+    """What a cluster answers, or why it does not."""
     try:
         return call(cluster), ""
     except ApiException as error:
@@ -115,7 +120,7 @@ class _Looked(NamedTuple):
 
 def _look(cluster: Cluster) -> _Looked:
     return _Looked(
-        _tried(describe_acls, cluster), _tried(describe_scram_credentials, cluster), _tried(_quotas, cluster)
+        tried(describe_acls, cluster), tried(describe_scram_credentials, cluster), tried(_quotas, cluster)
     )
 
 
@@ -123,29 +128,27 @@ def _look(cluster: Cluster) -> _Looked:
 async def access(view: View) -> Values:
     """Who may do what."""
     found = await view.cluster.call(_look)
-    acls = _pairs(found.acls[0]) if found.acls[0] is not None else []
+    acls = pairs(found.acls[0]) if found.acls[0] is not None else []
     who, what, kind, name = (view.text(each) for each in ("who", "may", "kind", "name"))
     verdict = None
-    if who and what in _ASKED and kind in _KINDS:
+    if who and what in OPERATIONS and kind in _KINDS:
         principal = who if ":" in who else f"User:{who}"
         resource = "kafka-cluster" if kind == "cluster" else name
         if found.acls[0] is not None:
             verdict = decide(
                 acls, principal, AclOperation[what.upper()], ResourceType[kind.upper()], resource
             )
-        elif found.acls[1].startswith("No Authorizer"):
-            verdict = True, "The brokers have no authorizer: everyone may do everything."
+        elif found.acls[1].startswith(NO_AUTHORIZER):
+            verdict = True, EVERYONE
     return {
-        "acls": sorted(
-            ((sentence(pattern, entry), _fields(pattern, entry)) for pattern, entry in acls), key=_first
-        ),
+        "acls": in_words(acls),
         "acls_problem": found.acls[1],
         "users": found.users[0],
         "users_problem": found.users[1],
         "quotas": found.quotas[0],
         "quotas_problem": found.quotas[1],
         "verdict": verdict,
-        "asked": _ASKED,
+        "asked": OPERATIONS,
         "kinds": _KINDS,
         "may_change": view.may(ADMIN),
         "patterns": ("literal", "prefixed"),
@@ -154,11 +157,15 @@ async def access(view: View) -> Values:
     }
 
 
-def _first(pair: tuple[str, dict[str, str]]) -> str:
-    return pair[0]
+def in_words(acls: Iterable[tuple[Pattern, Entry]]) -> list[tuple[str, dict[str, str]]]:
+    """Rules as sentences, in their order, each with the fields of the form that removes it."""
+    return sorted(
+        ((sentence(pattern, entry), rule_fields(pattern, entry)) for pattern, entry in acls),
+        key=lambda pair: pair[0],
+    )
 
 
-def _fields(pattern: Pattern, entry: Entry) -> dict[str, str]:
+def rule_fields(pattern: Pattern, entry: Entry) -> dict[str, str]:
     """A rule as the fields of the form that removes it."""
     return {
         "principal": entry.principal or "",
@@ -171,5 +178,6 @@ def _fields(pattern: Pattern, entry: Entry) -> dict[str, str]:
     }
 
 
-def _pairs(acls: Acls) -> list[tuple[Pattern, Entry]]:
+def pairs(acls: Acls) -> list[tuple[Pattern, Entry]]:
+    """Every rule with what it is about."""
     return [(pattern, entry) for pattern, entries in acls.items() for entry in entries]

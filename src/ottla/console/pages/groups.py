@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ottla.admin.groups import Group
-from ottla.admin.transactions import describe_producers
 from ottla.console import prometheus
-from ottla.console.pages.topic import topic_settings
-from ottla.console.reader import records as reading
-from ottla.console.reader.decode import show
-from ottla.console.render import num, size
-from ottla.console.sampler.why import Facts, explain, span
+from ottla.console.pages.group_facts import look_closer
+from ottla.console.render import num
+from ottla.console.sampler.why import Facts, explain
 from ottla.console.security.roles import RESET, SEE
 from ottla.console.web import Values, View, page
-from ottla.errors import ApiException
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from ottla.admin.partitions import Partition
-    from ottla.console.reader.records import Seen
     from ottla.console.sampler.state import GroupState
-
-_logger = logging.getLogger(__name__)
 
 ROWS: Final = 100
 _MAX_FIND: Final = 200
-_LOOKED_AT: Final = 24
-"""Partitions of a group whose next record is looked at: those with the greatest lag."""
 _KINDS: Final = (
     ("", "All"),
     ("consumer", "Consumer"),
@@ -185,125 +172,3 @@ def places(view: View, found: GroupState, facts: Facts, owners: dict[Partition, 
         loss = (since + keep - facts.now_ms) / 1000 if lag and since is not None and keep >= 0 else None
         rows.append(Place(topic, number, owners.get((topic, number), ""), offset, end, lag, behind, loss))
     return rows
-
-
-async def look_closer(view: View, found: GroupState) -> Facts:
-    """What the samples do not hold: members, retention, the next records, open transactions."""
-    behind = sorted(
-        (
-            (known.ends[number] - offset, (topic, number))
-            for (topic, number), offset in found.committed.items()
-            if (known := view.state.topics.get(topic)) is not None
-            and number < len(known.ends)
-            and known.ends[number] > offset
-        ),
-        reverse=True,
-    )[:_LOOKED_AT]
-    watched = [partition for _, partition in behind]
-    retention, next_records = await asyncio.gather(
-        _retention(view, sorted({topic for topic, _ in watched})), _next_records(view, found, watched)
-    )
-    stable = {partition: fetched for partition, (fetched, _) in next_records.items()}
-    held = [
-        partition for partition, lso in stable.items() if 0 <= lso <= found.committed[partition] and lso >= 0
-    ]
-    return Facts(
-        members=_members(found.described),
-        retention_ms=retention,
-        unread_since_ms={
-            partition: seen.timestamp for partition, (_, seen) in next_records.items() if seen is not None
-        },
-        stable_ends={partition: lso for partition, lso in stable.items() if lso >= 0},
-        open_since=await _holders(view, held) if held else {},
-        records={
-            partition: _in_words(seen) for partition, (_, seen) in next_records.items() if seen is not None
-        },
-        leaderless=frozenset(
-            (topic, number)
-            for topic, number in found.committed
-            if topic in view.state.topics and number in view.state.topics[topic].headless
-        ),
-        now_ms=int(time.time() * 1000),
-    )
-
-
-def _members(described: Group | None) -> dict[str, Sequence[Partition]]:
-    if described is None:
-        return {}
-    names: dict[str, Sequence[Partition]] = {}
-    for member in described.members:
-        name = member.client_id or member.member_id
-        names[name if name not in names else member.member_id] = member.assignment
-    return names
-
-
-async def _retention(view: View, topics: list[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for topic in topics:
-        try:
-            entries = await view.cluster.call(topic_settings, topic)
-        except ApiException as error:
-            _logger.info("The settings of %s are not shown: %s", topic, error.message)
-            continue
-        values = {each.name: each.value or "" for each in entries}
-        if "delete" in values.get("cleanup.policy", "delete"):
-            found[topic] = int(values.get("retention.ms") or -1)
-    return found
-
-
-async def _next_records(
-    view: View, found: GroupState, partitions: list[Partition]
-) -> dict[Partition, tuple[int, Seen | None]]:
-    """For each partition its last stable offset and the record that the group reads next."""
-
-    async def one(partition: Partition) -> tuple[int, Seen | None]:
-        cached = view.cluster.next_records.get((partition, found.committed[partition]))
-        if cached is not None and not cached[1].batch.is_transactional:
-            return cached
-        try:
-            fetched, seen = await reading.read_at(
-                view.cluster.reader, *partition, found.committed[partition], partition_bytes=64 << 10
-            )
-        except ApiException:
-            return -1, None
-        record = next((each for each in seen if not each.control), None)
-        if record is not None:
-            if len(view.cluster.next_records) > 10_000:
-                view.cluster.next_records.clear()
-            view.cluster.next_records[partition, found.committed[partition]] = fetched.stable, record
-        return fetched.stable, record
-
-    results = await asyncio.gather(*(one(partition) for partition in partitions))
-    return dict(zip(partitions, results, strict=True))
-
-
-async def _holders(view: View, partitions: list[Partition]) -> dict[Partition, str]:
-    """Who keeps a transaction open on partitions, in words."""
-    try:
-        found = await view.cluster.call(describe_producers, partitions)
-    except ApiException as error:
-        _logger.info("Producers are not shown: %s", error.message)
-        return {}
-    words: dict[Partition, str] = {}
-    for partition, producers in found.items():
-        for each in producers:
-            if each.current_txn_start_offset >= 0:
-                since = span(time.time() - each.last_timestamp / 1000)
-                words[partition] = (
-                    f"producer {each.producer_id}, whose transaction is open for {since} or more"
-                )
-    return words
-
-
-def _in_words(seen: Seen) -> str:
-    value = seen.value
-    if value is None:
-        return ""
-    if len(value) > 1 << 20:
-        return f"The record there has {size(len(value))}."
-    shown = show(value)
-    if value[:1] in b"{[" and shown.kind != "json":
-        return "The record there begins like JSON and is not valid."
-    if seen.batch.is_transactional and seen.aborted:
-        return "The record there belongs to an aborted transaction."
-    return ""

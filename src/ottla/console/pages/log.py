@@ -108,7 +108,7 @@ async def log(view: View) -> Values:
         "share": (low - start) / span,
         "following": following if following < end else None,
         "before": max(low - 2000, start) if low > start else None,
-        "widths": _widths(rows),
+        "widths": strip_widths(rows),
         "segments": segments,
         "borders": {each.base: each for each in segments},
         "commands": [
@@ -117,7 +117,7 @@ async def log(view: View) -> Values:
     }
 
 
-def _widths(rows: list[BatchRow]) -> list[tuple[float, float]]:
+def strip_widths(rows: list[BatchRow]) -> list[tuple[float, float]]:
     """Where each batch stands in the strip: start and width in per cent, by bytes, each at least a hair."""
     total = sum(max(row.header.size_in_bytes, 1) for row in rows)
     found = []

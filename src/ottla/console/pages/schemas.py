@@ -48,23 +48,25 @@ def _of(subject: str, rest: str = "") -> str:
     return f"/subjects/{quote(subject, safe='')}{rest}"
 
 
-async def _ask(view: View, method: str, path: str, body: Json = None) -> Answer:
+async def ask(view: View, method: str, path: str, body: Json = None) -> Answer:
+    """The registry's answer; NotFound without a registry, ServiceProblem if it refuses."""
     return await view.cluster.ask(_registry(view), method, path, body)
 
 
-async def _latest(view: View, subject: str) -> JsonObject:
+async def latest(view: View, subject: str) -> JsonObject:
+    """The newest version of a subject, or why it is not to be had under `problem`."""
     try:
-        found = await _ask(view, "GET", _of(subject, "/versions/latest"))
+        found = await ask(view, "GET", _of(subject, "/versions/latest"))
         return found if isinstance(found, dict) else {}
     except ServiceProblem as error:
         return {"problem": error.message}
 
 
-async def _level(view: View, subject: str = "") -> str:
+async def level_of(view: View, subject: str = "") -> str:
     """The compatibility level of a subject, or of the registry."""
     path = f"/config/{quote(subject, safe='')}?defaultToGlobal=true" if subject else "/config"
     try:
-        found = await _ask(view, "GET", path)
+        found = await ask(view, "GET", path)
     except ServiceProblem:
         return ""
     return str(found.get("compatibilityLevel", "")) if isinstance(found, dict) else ""
@@ -77,16 +79,16 @@ async def schemas(view: View) -> Values:
     problem, names, level = "", [], ""
     if service is not None:
         try:
-            found = await _ask(view, "GET", "/subjects")
+            found = await ask(view, "GET", "/subjects")
             names = sorted(str(each) for each in found) if isinstance(found, list) else []
-            level = await _level(view)
+            level = await level_of(view)
         except ServiceProblem as error:
             problem = error.message
     needle = view.text("q")[:_MAX_FIND].lower()
     fitting = [each for each in names if needle in each.lower() and view.may(SEE, f"schema:{each}")]
     start = view.number("from", 0)
     shown = fitting[start : start + ROWS]
-    newest = await asyncio.gather(*(_latest(view, each) for each in shown))
+    newest = await asyncio.gather(*(latest(view, each) for each in shown))
     return {
         "service": service,
         "problem": problem,
@@ -110,12 +112,13 @@ def differences(before: str, after: str) -> list[tuple[str, str]]:
     return [(mark, "..." if mark == "@" else text) for mark, text in found]
 
 
-def _pretty(text: str) -> str:
+def pretty_text(text: str) -> str:
+    """A schema as one reads it: JSON with indents, anything else as it is."""
     return pretty(show(text.encode()))
 
 
 async def _version(view: View, subject: str, number: int | str) -> JsonObject:
-    found = await _ask(view, "GET", _of(subject, f"/versions/{number}"))
+    found = await ask(view, "GET", _of(subject, f"/versions/{number}"))
     if not isinstance(found, dict):
         raise NotFound(f"There is no version {number} of {subject}.")
     return found
@@ -126,9 +129,9 @@ async def _users(view: View, subject: str, number: int, schema_id: int) -> tuple
     others: list[str] = []
     referring: list[int] = []
     try:
-        found = await _ask(view, "GET", f"/schemas/ids/{schema_id}/versions")
+        found = await ask(view, "GET", f"/schemas/ids/{schema_id}/versions")
         others = [f"{each['subject']} {each['version']}" for each in found if each["subject"] != subject]
-        referring = list(await _ask(view, "GET", _of(subject, f"/versions/{number}/referencedby")))
+        referring = list(await ask(view, "GET", _of(subject, f"/versions/{number}/referencedby")))
     except (ServiceProblem, KeyError, TypeError):
         return others, referring
     return others, referring
@@ -140,15 +143,15 @@ async def schema(view: View) -> Values:
     subject = view.request.query_params.get("id", "")
     if not subject:
         raise NotFound("There is no subject without a name.")
-    numbers = sorted(int(each) for each in await _ask(view, "GET", _of(subject, "/versions")))
+    numbers = sorted(int(each) for each in await ask(view, "GET", _of(subject, "/versions")))
     number = view.number("version", numbers[-1] if numbers else 1, 1)
     shown = await _version(view, subject, number)
-    text = _pretty(str(shown.get("schema", "")))
+    text = pretty_text(str(shown.get("schema", "")))
     earlier = [each for each in numbers if each < number]
     changed: list[tuple[str, str]] = []
     if earlier:
         before = await _version(view, subject, earlier[-1])
-        changed = differences(_pretty(str(before.get("schema", ""))), text)
+        changed = differences(pretty_text(str(before.get("schema", ""))), text)
     others, referring = await _users(view, subject, number, to_int(shown.get("id", 0)))
     topic = subject.removesuffix("-value").removesuffix("-key")
     return {
@@ -164,7 +167,7 @@ async def schema(view: View) -> Values:
         "others": others,
         "referring": referring,
         "references": shown.get("references") or [],
-        "level": await _level(view, subject),
+        "level": await level_of(view, subject),
         "levels": LEVELS,
         "topic": topic if topic != subject and topic in view.state.topics else "",
         "may_change": view.may(CHANGE, f"schema:{subject}"),
@@ -188,20 +191,20 @@ async def plan_register(view: View, form: Form) -> Plan:
         raise BadInput("The schema is empty, or longer than 1 MB.")
     body: JsonObject = {"schema": text, "schemaType": kind}
     refused, warnings = "", []
-    newest = await _latest(view, subject)
+    newest = await latest(view, subject)
     if "schema" in newest:
         # References stay those of the newest version: a form has no place for them.
         if newest.get("references"):
             body["references"] = newest["references"]
         path = f"/compatibility{_of(subject, '/versions')}?verbose=true"
-        found = await _ask(view, "POST", path, body)
+        found = await ask(view, "POST", path, body)
         if isinstance(found, dict) and not found.get("is_compatible", True):
-            refused = f"It is not compatible with {subject} ({await _level(view, subject)})."
+            refused = f"It is not compatible with {subject} ({await level_of(view, subject)})."
             warnings = [str(each) for each in (found.get("messages") or [])[:20]]
-    before = _pretty(str(newest.get("schema", "")))
+    before = pretty_text(str(newest.get("schema", "")))
 
     async def apply() -> str:
-        done = await _ask(view, "POST", _of(subject, "/versions"), body)
+        done = await ask(view, "POST", _of(subject, "/versions"), body)
         return f"{subject} has the schema with the id {done.get('id')} now."
 
     return Plan(
@@ -211,7 +214,7 @@ async def plan_register(view: View, form: Form) -> Plan:
         apply=apply,
         sentence="Readers and writers find it by its id." if not refused else "",
         columns=("", "Line"),
-        rows=[(mark, line) for mark, line in differences(before, _pretty(text))],
+        rows=[(mark, line) for mark, line in differences(before, pretty_text(text))],
         commands=[f"curl -X POST {_registry(view).url}{_of(subject, '/versions')} --data @schema.json"],
         refused=refused,
         warnings=warnings,
@@ -231,7 +234,7 @@ async def plan_level(view: View, form: Form) -> Plan:
     path = f"/config/{quote(subject, safe='')}" if subject else "/config"
 
     async def apply() -> str:
-        await _ask(view, "PUT", path, {"compatibility": level})
+        await ask(view, "PUT", path, {"compatibility": level})
         return f"New versions of {subject or 'all subjects'} must be {level}."
 
     return Plan(
@@ -240,7 +243,7 @@ async def plan_level(view: View, form: Form) -> Plan:
         resource=resource,
         apply=apply,
         columns=("Now", "Then"),
-        rows=[(await _level(view, subject), level)],
+        rows=[(await level_of(view, subject), level)],
         commands=[f"""curl -X PUT {_registry(view).url}{path} --data '{{"compatibility": "{level}"}}'"""],
         button="Set it",
         then=view.url("schema", id=subject) if subject else view.url("schemas"),
@@ -256,11 +259,11 @@ async def plan_delete(view: View, form: Form) -> Plan:
         view,
         "subject",
         subject,
-        lambda: _ask(view, "DELETE", _of(subject)),
+        lambda: ask(view, "DELETE", _of(subject)),
         resource=f"schema:{subject}",
         sentence="Records that were written with it stay readable: ids keep their meaning.",
         columns=("Version",),
-        rows=[(each,) for each in await _ask(view, "GET", _of(subject, "/versions"))],
+        rows=[(each,) for each in await ask(view, "GET", _of(subject, "/versions"))],
         command=f"curl -X DELETE {_registry(view).url}{_of(subject)}",
         area="schemas",
     )

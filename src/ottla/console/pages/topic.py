@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.admin.configs import describe_configs
-from ottla.console.security.roles import CHANGE, PRODUCE, RESET, SEE
+from ottla.console.security.roles import ADMIN, CHANGE, PRODUCE, RESET, SEE
 from ottla.console.web import Values, View, page
 from ottla.wire.enums import ConfigResourceType, ConfigSource
 
@@ -22,7 +22,21 @@ TABS: Final = (
     ("log", "Log", "log"),
     ("numbers", "Numbers", "numbers"),
     ("time", "Time", "time"),
+    ("schema", "Schema", "schema"),
+    ("access", "Access", "access"),
 )
+
+
+def tabs(view: View, topic: str) -> list[tuple[str, str, str]]:
+    """The tabs that there is something on: name, title, address."""
+    hidden = set() if view.cluster.services.registry is not None else {"schema"}
+    if not view.may(ADMIN, f"topic:{topic}"):
+        hidden.add("access")
+    return [
+        (name, title, view.url("t", topic, *filter(None, [path])))
+        for name, title, path in TABS
+        if name not in hidden
+    ]
 
 
 def base_values(view: View, tab: str) -> Values:
@@ -30,9 +44,7 @@ def base_values(view: View, tab: str) -> Values:
     topic = view.topic()
     return {
         "topic": topic,
-        "tabs": [
-            (name, title, view.url("t", topic.name, *filter(None, [path]))) for name, title, path in TABS
-        ],
+        "tabs": tabs(view, topic.name),
         "tab": tab,
         "lags": view.state.topic_lags.get(topic.name, {}),
         "may_change": view.may(CHANGE, f"topic:{topic.name}"),

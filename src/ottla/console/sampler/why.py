@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ottla.admin.partitions import Partition
@@ -27,6 +27,9 @@ _NEAR_LOSS_S: Final = 24 * 3600.0
 _SMALL_LAG: Final = 100
 _LEVEL_FACTOR: Final = 1.02
 _RARE_COMMITS_S: Final = 30.0
+_THROTTLED_SHARE: Final = 0.8
+"""Who reads this much of what a quota allows is held back by it: rates are averages over minutes."""
+_MARKERS_SHARE: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,16 @@ class Finding:
     next_step: str = ""
     partition: Partition | None = None
     """The partition to look at, where there is one."""
+
+
+class Next(NamedTuple):
+    """Offsets ahead of a committed one that were looked at, and how many of them no reader gets."""
+
+    offsets: int
+    markers: int
+    """The ends of transactions."""
+    gaps: int
+    """Offsets that compaction has emptied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,14 @@ class Facts:
     """Who holds back the last stable offset, in words."""
     records: Mapping[Partition, str] = field(default_factory=dict)
     """What the record at the committed offset looks like, in words."""
+    next_offsets: Mapping[Partition, Next] = field(default_factory=dict)
+    """What the first unread offsets are."""
+    common_keys: Mapping[Partition, str] = field(default_factory=dict)
+    """The commonest key of a hot partition, in words."""
+    allowed_bytes_s: Mapping[str, float] = field(default_factory=dict)
+    """What members may read by their quotas, by name."""
+    record_bytes: Mapping[str, float] = field(default_factory=dict)
+    """Bytes of a record in the log, on average, by topic."""
     leaderless: frozenset[Partition] = frozenset()
     now_ms: int = 0
 
@@ -88,10 +109,10 @@ def explain(samples: Sequence[GroupSample], facts: Facts | None = None) -> list[
     for rule in (_leaderless, _lost, _empty, _rebalancing, _transactions, _stalled, _loss_ahead, _rewound):
         found += rule(samples, known)
     if now.members > 0 and not any(each.severity == BAD for each in found):
-        for rule in (_speed, _hot, _skewed):
+        for rule in (_throttled, _speed, _hot, _skewed):
             found += rule(samples, known)
-    found += _idle_members(samples, known)
-    found += _not_real(samples, known)
+    for rule in (_idle_members, _markers, _not_real):
+        found += rule(samples, known)
     found.sort(key=lambda each: _ORDER[each.severity])
     return found or [_all_well(samples)]
 
@@ -232,6 +253,12 @@ def _stood_since(samples: Sequence[GroupSample], each: Partition) -> float:
     return since
 
 
+def _is_empty_ahead(facts: Facts, each: Partition, behind: int) -> bool:
+    """Whether none of the unread offsets holds a record for a reader."""
+    ahead = facts.next_offsets.get(each)
+    return ahead is not None and ahead.offsets >= behind and ahead.markers + ahead.gaps >= ahead.offsets
+
+
 def _stalled(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
     now = samples[-1]
     if not now.members or not now.lag:
@@ -242,7 +269,7 @@ def _stalled(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
         behind = now.ends.get(each, 0) - offset
         since = _stood_since(samples, each)
         for_s = now.moment_s - since
-        if behind <= 0 or for_s < _STILL_S or each in held:
+        if behind <= 0 or for_s < _STILL_S or each in held or _is_empty_ahead(facts, each, behind):
             continue
         then = next((sample for sample in samples if sample.moment_s >= since), now)
         # What had been written when it stopped already waited for a reader; a quiet commit is not a stall.
@@ -370,34 +397,75 @@ def _speed(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
     return []
 
 
-def _hot(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
+def _written(samples: Sequence[GroupSample]) -> dict[str, dict[Partition, int]]:
+    """What came into each partition between the samples, by topic."""
     first, now = samples[0], samples[-1]
-    if now.lag <= _SMALL_LAG:
-        return []
-    by_topic: dict[str, dict[Partition, int]] = {}
+    found: dict[str, dict[Partition, int]] = {}
     for each in now.committed:
         if each in now.ends:
-            written = max(now.ends[each] - first.ends.get(each, now.ends[each]), 0)
-            by_topic.setdefault(each[0], {})[each] = written
-    found = []
-    for topic, counts in sorted(by_topic.items()):
+            count = max(now.ends[each] - first.ends.get(each, now.ends[each]), 0)
+            found.setdefault(each[0], {})[each] = count
+    return found
+
+
+def hot_partitions(samples: Sequence[GroupSample]) -> dict[Partition, tuple[int, int]]:
+    """The partitions of a group that take most of what comes into their topics: (records, records of the topic)."""
+    if not samples or samples[-1].lag <= _SMALL_LAG:
+        return {}
+    found = {}
+    for _, counts in sorted(_written(samples).items()):
         total = sum(counts.values())
-        if len(counts) < 3 or total < _SMALL_LAG:
-            continue
         hottest = max(counts, key=lambda each: counts[each])
-        share = counts[hottest] / total
-        if share > _HOT_SHARE:
+        if len(counts) >= 3 and total >= _SMALL_LAG and counts[hottest] > total * _HOT_SHARE:
+            found[hottest] = counts[hottest], total
+    return found
+
+
+def _hot(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
+    found = []
+    for each, (count, total) in hot_partitions(samples).items():
+        key = facts.common_keys.get(each, "")
+        found.append(
+            Finding(
+                WARN,
+                "hot partition",
+                f"{count / total:.0%} of what comes into {each[0]} goes to partition {each[1]}"
+                + (f"; {key}." if key else "."),
+                f"{count:,} of {total:,} records",
+                "Choose keys that spread, or split the frequent one."
+                if key
+                else "Look at the keys of its newest records: one of them is very frequent.",
+                each,
+            )
+        )
+    return found
+
+
+def _throttled(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
+    """Members that read as much as the quotas of their clients allow."""
+    first, now = samples[0], samples[-1]
+    over_s = now.moment_s - first.moment_s
+    if over_s < _STILL_S or now.lag <= _SMALL_LAG:
+        return []
+    found = []
+    for name, allowed in sorted(facts.allowed_bytes_s.items()):
+        read = sum(
+            max(now.committed[each] - first.committed.get(each, now.committed[each]), 0)
+            * facts.record_bytes.get(each[0], 0.0)
+            for each in facts.members.get(name, ())
+            if each in now.committed
+        )
+        if read / over_s >= allowed * _THROTTLED_SHARE:
             found.append(
                 Finding(
                     WARN,
-                    "hot partition",
-                    f"{share:.0%} of what comes into {topic} goes to partition {hottest[1]}.",
-                    f"{counts[hottest]:,} of {total:,} records",
-                    "Look at the keys of its newest records: one of them is very frequent.",
-                    hottest,
+                    "throttled",
+                    f"A quota holds {name} back: it may read {allowed:,.0f} bytes/s, and reads {read / over_s:,.0f}.",
+                    "consumer_byte_rate of its client id, on each broker that it reads from",
+                    "Raise the quota on the page Access, or add members with client ids of their own.",
                 )
             )
-    return found
+    return found[:3]
 
 
 def _skewed(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
@@ -445,6 +513,31 @@ def _idle_members(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]
             "Stop them, or give the topic more partitions.",
         )
     ]
+
+
+def _markers(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
+    """Unread offsets that no reader gets: the ends of transactions, and what compaction took."""
+    now = samples[-1]
+    known = [each for partition, each in facts.next_offsets.items() if partition in now.committed]
+    offsets, markers, gaps = (sum(column) for column in zip(*known, strict=True)) if known else (0, 0, 0)
+    if not offsets or markers + gaps < offsets * _MARKERS_SHARE:
+        return []
+    parts = [
+        f"{count:,} {word if count == 1 else words}"
+        for count, word, words in (
+            (markers, "is a marker of a transaction", "are markers of transactions"),
+            (gaps, "was removed by compaction", "were removed by compaction"),
+        )
+        if count
+    ]
+    whole = offsets >= now.lag
+    if whole and markers + gaps >= offsets:
+        left = "1 offset is" if offsets == 1 else f"{offsets:,} offsets are"
+        sentence = f"It has read every record: {left} left, of which {' and '.join(parts)}."
+        return [Finding(OK, "markers", sentence, "records at the committed offsets", "Nothing.")]
+    which = "unread offsets" if whole else "next offsets"
+    sentence = f"Of the {offsets:,} {which}, {' and '.join(parts)}: the lag is less than it looks."
+    return [Finding(INFO, "markers", sentence, "records at the committed offsets", "Nothing.")]
 
 
 def _not_real(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:

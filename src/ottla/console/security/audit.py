@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
+
+from ottla.json_types import Json
 
 _logger = logging.getLogger(__name__)
 
 _PLACES: Final = ("at", "since", "offset", "partition", "rows", "isolation", "cursor", "as", "format")
 """Fields of a query that say where was read. Texts and conditions stay out: what one looks for may be a secret."""
+
+_LOOKED_AT: Final = 256 << 10
 
 
 def reading(query: Mapping[str, str]) -> dict[str, object]:
@@ -24,10 +28,29 @@ def reading(query: Mapping[str, str]) -> dict[str, object]:
     return found
 
 
+def newest(path: Path, fits: Callable[[Mapping[str, Json]], bool], count: int) -> list[dict[str, Json]]:
+    """The newest lines of a log that fit, newest first, from its last part. It reads a file: not for a loop."""
+    with path.open("rb") as file:
+        file.seek(max(file.seek(0, 2) - _LOOKED_AT, 0))
+        lines = file.read().splitlines()
+    found: list[dict[str, Json]] = []
+    for line in reversed(lines):
+        if len(found) == count:
+            break
+        try:
+            document = json.loads(line)
+        except ValueError:  # the first line of the part may be cut
+            continue
+        if isinstance(document, dict) and fits(document):
+            found.append(document)
+    return found
+
+
 class Audit:
     """Appends lines to a file; without a file it writes nothing."""
 
     def __init__(self, path: Path | None) -> None:
+        self.path = path
         self._file = path.open("a", encoding="utf-8", buffering=1) if path is not None else None
 
     def note(

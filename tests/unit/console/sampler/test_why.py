@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.console.sampler.state import GroupSample
-from ottla.console.sampler.why import Facts, explain, span
+from ottla.console.sampler.why import Facts, Next, explain, hot_partitions, span
 
 ORDERS = [("orders", number) for number in range(3)]
 
@@ -87,6 +87,56 @@ def test_an_open_transaction_holds_readers_back_and_is_not_a_stall():
 def test_one_partition_takes_most_of_what_comes_in():
     moments = [((n * 10, n * 10, n * 10), (5000 + n * 900, n * 10 + 20, n * 10 + 20)) for n in range(1, 9)]
     assert "hot partition" in rules(story(*moments))
+
+
+def test_the_commonest_key_of_a_hot_partition_is_named():
+    moments = [((n * 10, n * 10, n * 10), (5000 + n * 900, n * 10 + 20, n * 10 + 20)) for n in range(1, 9)]
+    samples = story(*moments)
+    assert list(hot_partitions(samples)) == [ORDERS[0]]
+    facts = Facts(common_keys={ORDERS[0]: 'the commonest key in its last 1,000 records is "unknown" (71%)'})
+    found = [each for each in explain(samples, facts) if each.rule == "hot partition"]
+    assert found[0].sentence == (
+        "98% of what comes into orders goes to partition 0; "
+        'the commonest key in its last 1,000 records is "unknown" (71%).'
+    )
+
+
+def test_a_quota_that_is_used_up_holds_a_member_back():
+    moments = [((n * 150,), (5000 + n * 450,)) for n in range(1, 11)]
+    known = {"members": {"app-1": [ORDERS[0]]}, "record_bytes": {"orders": 100.0}}
+    found = explain(story(*moments, members=1), Facts(**known, allowed_bytes_s={"app-1": 1200.0}))
+    assert [each.rule for each in found] == ["throttled", "too slow"]
+    assert found[0].sentence == "A quota holds app-1 back: it may read 1,200 bytes/s, and reads 1,000."
+    roomy = explain(story(*moments, members=1), Facts(**known, allowed_bytes_s={"app-1": 12_000.0}))
+    assert "throttled" not in [each.rule for each in roomy]
+
+
+def test_markers_and_gaps_are_no_lag():
+    facts = Facts(next_offsets={ORDERS[0]: Next(600, 400, 0), ORDERS[1]: Next(300, 10, 100)})
+    found = explain(story(((0, 0, 5), (600, 300, 5)), ((0, 0, 5), (600, 300, 5)), each_s=5), facts)
+    (one,) = [each for each in found if each.rule == "markers"]
+    assert one.sentence == (
+        "Of the 900 unread offsets, 410 are markers of transactions and 100 were removed by compaction: "
+        "the lag is less than it looks."
+    )
+
+
+def test_a_part_of_the_unread_offsets_is_called_a_part():
+    facts = Facts(next_offsets={ORDERS[0]: Next(600, 300, 0)})
+    (one,) = [each for each in explain(story(((0,), (6000,))), facts) if each.rule == "markers"]
+    assert one.sentence.startswith("Of the 600 next offsets, 300 are markers of transactions:")
+
+
+def test_a_group_before_a_marker_has_read_everything_and_is_not_stalled():
+    moments = [((99,), (100,))] * 8
+    assert rules(story(*moments)) == ["stalled"]
+    found = explain(story(*moments), Facts(next_offsets={ORDERS[0]: Next(1, 1, 0)}))
+    assert [each.rule for each in found] == ["markers"]
+    assert found[0].severity == "ok"
+    assert (
+        found[0].sentence
+        == "It has read every record: 1 offset is left, of which 1 is a marker of a transaction."
+    )
 
 
 def test_one_member_has_most_of_the_lag():
