@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 VERDICT_MS = 90_000
 """Some rules look at half a minute of samples before they say anything."""
 RARELY_S = 48
-"""Samples are up to 17 seconds apart: so much earlier than it seems may a commit have been."""
+"""Samples are up to 17 seconds apart, so two commits may seem that much closer than they are."""
 TOPICS = {
     "empty": (1, {}),
     "rebalancing": (2, {}),
