@@ -25,12 +25,13 @@ pytestmark = pytest.mark.slow
 
 TOPIC, GROUP = "orders", "readers"
 PARTITIONS = 2
+_SAME_NAMES = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n"
 
 
 class TwoClusters:
     """A and B, and the file of the mirror between them."""
 
-    def __init__(self, start: Callable[..., BrokerProcess], folder: Path) -> None:
+    def __init__(self, start: Callable[..., BrokerProcess], folder: Path, *, renamed: bool = False) -> None:
         settings = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
         self.a = start("a", settings=settings)
         self.b = start("b", settings=settings)
@@ -40,7 +41,8 @@ class TwoClusters:
             f"A.bootstrap.servers = {self.a.bootstrap}\n"
             f"B.bootstrap.servers = {self.b.bootstrap}\n"
             "A->B.enabled = true\n"
-            "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n"
+            + ("B->A.enabled = true\n" if renamed else _SAME_NAMES)
+            + "heartbeats.replication.enabled = false\n"
             "emit.heartbeats.enabled = false\n"
             "mirror.cycle.ms = 500\n"
             + "".join(
@@ -91,7 +93,7 @@ def kept(numbers: range) -> list[int]:
     return [number for number in numbers if number % 4 != 3]
 
 
-def member(broker: BrokerProcess) -> Consumer:
+def member(broker: BrokerProcess, *topics: str) -> Consumer:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -101,21 +103,20 @@ def member(broker: BrokerProcess) -> Consumer:
             "isolation.level": "read_committed",
         }
     )
-    consumer.subscribe([TOPIC])
+    consumer.subscribe(list(topics) or [TOPIC])
     return consumer
 
 
-def take(broker: BrokerProcess, count: int, leave: bool = True) -> list[int]:
+def take(broker: BrokerProcess, count: int, *topics: str) -> list[int]:
     """So many records as a member of the group, committed; then the member leaves."""
-    consumer = member(broker)
+    consumer = member(broker, *topics)
     found: list[int] = []
     while len(found) < count:
         for message in consumer.consume(1, 30):
             assert message.error() is None, message.error()
             found.append(int(message.value() or b""))
             consumer.commit(message, asynchronous=False)
-    if leave:
-        consumer.close()
+    consumer.close()
     return found
 
 
@@ -136,8 +137,8 @@ def everything(broker: BrokerProcess) -> list[list[int]]:
 
 def begin_group(broker: BrokerProcess, topic: str = TOPIC) -> None:
     """Give the group a position at the beginning: from here on it never resets."""
-    if topic != TOPIC:
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    if topic not in admin.list_topics(timeout=30).topics:
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": GROUP})
     consumer.commit(
@@ -235,3 +236,37 @@ def test_a_cluster_that_is_gone(clusters: TwoClusters) -> None:
     assert "are shut out" in clusters.done("failover", "A", "B", "--force")
     seen += take(clusters.b, 15)
     assert sorted(seen) == list(range(20))
+
+
+def test_there_and_back_where_topics_are_renamed(
+    start_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    """Clients read the topic and its copy at each cluster; positions in a copy count in the topic when they return."""
+    clusters = TwoClusters(start_broker, tmp_path, renamed=True)
+    a, b = clusters.a, clusters.b
+    begin_group(a)
+    write(a, range(40), transactional="writer")
+    wanted = kept(range(40))
+    seen = take(a, 10)
+    clusters.done("run", "--once")
+    assert "have ended" not in clusters.done("failover", "A", "B"), "nobody went on in copies of B's topics"
+    seen += take(b, 10, "A.orders")
+
+    begin_group(b)
+    write(b, range(100, 120))
+    wanted += range(100, 120)
+    seen += take(b, 8, "A.orders", TOPIC)
+    text = clusters.file.read_text()
+    clusters.file.write_text(text.replace("B->A.enabled = true", "B->A.enabled = false"))
+    refused = clusters.mirror("failback", "B", "A")
+    assert refused.exit_code == 1 and "does not enable B->A" in refused.output
+    clusters.file.write_text(text)
+    said = clusters.done("failback", "B", "A")
+    assert "B->A: 20 last records" in said and "positions in the copies of A->B are at A" in said, said
+    seen += take(a, 9, TOPIC, "B.orders")
+
+    # And there again, in the middle of the copy of B's records.
+    said = clusters.done("failover", "A", "B")
+    assert "positions in the copies of B->A are at B" in said and "B->A has ended, too" in said, said
+    seen += take(b, len(wanted) - len(seen), "A.orders", TOPIC)
+    assert sorted(seen) == wanted, "each record once, on both clusters together"

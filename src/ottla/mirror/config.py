@@ -212,11 +212,16 @@ class MirrorConfig:
                     raise MirrorError(f"--clusters {one}: the file names only {', '.join(self.clusters)}")
         return [flow for flow in self.flows if targets is None or flow.target in targets]
 
+    def enabled_flow(self, source: str, target: str) -> FlowConfig | None:
+        """An enabled flow by its clusters, if the file has it."""
+        wanted = (one for one in self.flows if (one.source, one.target) == (source, target) and one.enabled)
+        return next(wanted, None)
+
     def flow(self, source: str, target: str) -> FlowConfig:
         """A flow by its clusters."""
-        for one in self.flows:
-            if (one.source, one.target) == (source, target) and one.enabled:
-                return one
+        found = self.enabled_flow(source, target)
+        if found is not None:
+            return found
         there = ", ".join(one.name for one in self.flows if one.enabled) or "none"
         raise MirrorError(f"the file has no enabled flow {source}->{target}; it has {there}")
 

@@ -7,7 +7,7 @@ the first direction ended, and turned again at its end, so that the first direct
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,16 +20,15 @@ from ottla.mirror.flow import Flow
 from ottla.mirror.groups import GroupSync
 from ottla.mirror.ledger import Ledger, Note
 from ottla.mirror.ownership import LaneOwner
+from ottla.mirror.renamed import Say, positions_home
 from ottla.mirror.runners import ThreadRunner
-from ottla.mirror.runs import Run
+from ottla.mirror.runs import reversed_runs
 from ottla.mirror.topics import mirrored_topics, open_copies
 from ottla.pipeline.fetching import LATEST, READ_UNCOMMITTED, list_offsets
 from ottla.pipeline.writer import Place
 
 _ROUNDS: Final = 5
 """How often a drain looks for new records before it says that the source is still written to."""
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,11 @@ class Drained:
     groups: int
 
 
-def failover(flow: FlowConfig, say: Say, *, force: bool = False) -> None:
-    """Make the target whole: the last records and positions, and no writer left. The clients move afterwards."""
+def failover(flow: FlowConfig, other: FlowConfig | None, say: Say, *, force: bool = False) -> None:
+    """Make the target whole: the last records and positions, and no writer left. The clients move afterwards.
+
+    `other` is the enabled flow in the other direction, if there is one.
+    """
     source = Cluster(flow.source_settings)
     try:
         source.metadata(())
@@ -69,7 +71,16 @@ def failover(flow: FlowConfig, say: Say, *, force: bool = False) -> None:
         say(
             f"{flow.name}: {done.records:,} last records and {done.groups} changed positions are at {flow.target}"
         )
+        if other is not None and (moved := positions_home(other, say)):
+            say(_moved(other, moved))
     say(f"{flow.name} has ended. Start producers and consumers at {flow.target}")
+
+
+def _moved(copied: FlowConfig, count: int) -> str:
+    return (
+        f"{count} positions in the copies of {copied.name} are at {copied.source} in its own topics; "
+        f"{copied.name} has ended, too"
+    )
 
 
 def _groups_with_members(flow: FlowConfig, cluster: Cluster) -> list[str]:
@@ -153,13 +164,8 @@ def _copy_to_the_end(work: Flow, ended: threading.Event, say: Say, *, force: boo
 # -- the way back
 
 
-def reversed_flow(flow: FlowConfig) -> FlowConfig:
-    """The flow in the other direction. Topics must keep their names, or the way back would make other topics."""
-    if not flow.identity:
-        raise MirrorError(
-            f"{flow.name} renames topics, so nothing has to be copied back: enable {flow.target}->{flow.source} in the "
-            "file, and let clients read both topics. A way back needs IdentityReplicationPolicy"
-        )
+def turned_flow(flow: FlowConfig) -> FlowConfig:
+    """The flow of the way back, which copies the same topics under the same names."""
     values = {
         **flow.values,
         "heartbeats.replication.enabled": "false",
@@ -169,11 +175,6 @@ def reversed_flow(flow: FlowConfig) -> FlowConfig:
     return FlowConfig(flow.target, flow.source, values, flow.target_settings, flow.source_settings)
 
 
-def reversed_runs(runs: Iterable[Run]) -> list[Run]:
-    """The same pairs of offsets, seen from the other side."""
-    return sorted(Run(run.downstream, run.upstream, run.span) for run in runs)
-
-
 def reversed_note(note: Note, topic_id: str) -> Note:
     """Where the other direction goes on: after the last pair of offsets that both sides have."""
     if note.target is None:
@@ -181,13 +182,13 @@ def reversed_note(note: Note, topic_id: str) -> Note:
     return Note(note.target, note.offset, topic_id=topic_id)
 
 
-def failback(flow: FlowConfig, say: Say, *, force: bool = False) -> None:
+def failback(flow: FlowConfig, other: FlowConfig | None, say: Say, *, force: bool = False) -> None:
     """Copy what the target got since the failover to the source, with the groups' positions, and turn the flow again.
 
-    `flow` is the flow of the failover, A->B; this is the way from B back to A.
+    `flow` is the flow of the failover, A->B; this is the way from B back to A. `other` is the enabled flow B->A of
+    clusters whose mirror renames topics.
     """
-    back = reversed_flow(flow)
-    places = _seed(flow, back, say, force=force)
+    back = turned_flow(flow)
     source = Cluster(back.source_settings)
     try:
         members = _groups_with_members(back, source)
@@ -195,14 +196,39 @@ def failback(flow: FlowConfig, say: Say, *, force: bool = False) -> None:
         source.close()
     if members and not force:
         raise _has_members(back.source, members)
+    if flow.identity:
+        _copy_back(flow, back, say, force=force)
+    else:
+        _come_back(flow, other, say, force=force)
+    say(
+        f"{flow.name} can go on: start it with `ottla mirror run`, and producers and consumers at {flow.source}"
+    )
+
+
+def _copy_back(flow: FlowConfig, back: FlowConfig, say: Say, *, force: bool) -> None:
+    places = _seed(flow, back, say, force=force)
     done = drain(back, say, force=force)
     say(
         f"{back.name}: {done.records:,} records and {done.groups} changed positions went back to {back.target}"
     )
     _turn_again(flow, back, places)
-    say(
-        f"{flow.name} can go on: start it with `ottla mirror run`, and producers and consumers at {flow.source}"
-    )
+
+
+def _come_back(flow: FlowConfig, other: FlowConfig | None, say: Say, *, force: bool) -> None:
+    """Topics are renamed: what the target got is in topics of its own, which the other flow copies."""
+    if other is not None:
+        done = drain(other, say, force=force)
+        say(
+            f"{other.name}: {done.records:,} last records and {done.groups} changed positions are at {other.target}"
+        )
+    elif not force:
+        raise MirrorError(
+            f"{flow.name} renames topics, and the file does not enable {flow.target}->{flow.source}: what "
+            f"{flow.target} got in topics of its own would not be at {flow.source}. Enable it, or use --force to bring "
+            "back only the positions of groups"
+        )
+    moved = positions_home(flow, say)
+    say(f"{moved} positions in the copies of {flow.name} are at {flow.source} in its own topics")
 
 
 def _seed(flow: FlowConfig, back: FlowConfig, say: Say, *, force: bool) -> list[Place]:

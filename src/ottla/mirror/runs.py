@@ -106,6 +106,11 @@ class RunMap:
         return dropped
 
 
+def reversed_runs(runs: Iterable[Run]) -> list[Run]:
+    """The same pairs of offsets, seen from the other side."""
+    return sorted(Run(run.downstream, run.upstream, run.span) for run in runs)
+
+
 def _translate(froms: list[int], tos: list[int], spans: list[int], offset: int) -> int | None:
     if not froms:
         return None

@@ -87,7 +87,8 @@ def failover(file: str, source: str, target: str, force: bool) -> None:
     from ottla.mirror.failover import failover as fail_over
 
     with failures_as_lines():
-        fail_over(read_config(Path(file)).flow(source, target), click.echo, force=force)
+        config = read_config(Path(file))
+        fail_over(config.flow(source, target), config.enabled_flow(target, source), click.echo, force=force)
 
 
 @click.command()
@@ -98,10 +99,12 @@ def failover(file: str, source: str, target: str, force: bool) -> None:
 def failback(file: str, source: str, target: str, force: bool) -> None:
     """Move clients from SOURCE back to TARGET, after a failover from TARGET to SOURCE.
 
-    Only what SOURCE got since is copied. The file is that of the failover, with its flow TARGET->SOURCE.
+    Only what SOURCE got since is copied. The file is that of the failover, with its flow TARGET->SOURCE. If that flow
+    renames topics, the file enables SOURCE->TARGET, too.
     """
     from ottla.mirror.config import read_config
     from ottla.mirror.failover import failback as fail_back
 
     with failures_as_lines():
-        fail_back(read_config(Path(file)).flow(target, source), click.echo, force=force)
+        config = read_config(Path(file))
+        fail_back(config.flow(target, source), config.enabled_flow(source, target), click.echo, force=force)
