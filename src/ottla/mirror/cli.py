@@ -50,24 +50,41 @@ def _config(file: str) -> MirrorConfig:
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--once", is_flag=True, help="Copy what is there, bring groups up to date, and end.")
 @click.option("--master", help="The Spark master that runs the lanes; none for threads of this process.")
-def run(file: str, clusters: str | None, more: tuple[str, ...], once: bool, master: str | None) -> None:
+@click.option("--metrics", metavar="HOST:PORT", help="Where Prometheus finds /metrics of this mirror.")
+def run(
+    file: str,
+    clusters: str | None,
+    more: tuple[str, ...],
+    once: bool,
+    master: str | None,
+    metrics: str | None,
+) -> None:
     """Run the flows of a file until Ctrl-C. Progress goes to standard error."""
     if more and clusters is None:
         raise click.UsageError(f"what is '{more[0]}'? A mirror takes one file")
     with failures_as_lines():
         # Kafka's script takes several names after --clusters.
         targets = named(" ".join((clusters or "", *more))) or None
-        run_mirror(_config(file), targets=targets, once=once, master=master)
+        run_mirror(_config(file), targets=targets, once=once, master=master, metrics=metrics)
 
 
-def run_mirror(config: MirrorConfig, *, targets: list[str] | None, once: bool, master: str | None) -> None:
+def run_mirror(
+    config: MirrorConfig,
+    *,
+    targets: list[str] | None,
+    once: bool,
+    master: str | None,
+    metrics: str | None = None,
+) -> None:
     """Runs a mirror in the foreground; exits with 1 if a flow or a partition could not go on."""
+    from ottla.mirror.metrics import MetricsPage, prometheus
     from ottla.mirror.mirror import Mirror
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s (%(name)s)")
     for warning in config.warnings:
         click.echo(f"ottla mirror: {warning}", err=True)
     work = Mirror(config, targets=targets, once=once, make_runner=_runners(master))
+    page = None if metrics is None else MetricsPage(metrics, lambda: prometheus(work.drivers))
     ended = work.ended
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
@@ -76,6 +93,8 @@ def run_mirror(config: MirrorConfig, *, targets: list[str] | None, once: bool, m
     click.echo(f"mirror {names} starts", err=True)
     work.start()
     _watch(work)
+    if page is not None:
+        page.close()
     for failure in work.failures:
         click.echo(f"ottla mirror: {failure}", err=True)
     sys.exit(1 if work.failures else 0)

@@ -60,10 +60,24 @@ def legacy_keys(
 )
 @click.option("--num.streams", "streams", default=1, show_default=True, type=click.IntRange(1, 256))
 @click.option("--once", is_flag=True, help="Copy what is there, and end.")
-def kafka_mirror_maker(consumer: str, producer: str, include: str, streams: int, once: bool) -> None:
+@click.option("--new.consumer", "new_consumer", is_flag=True, help="Without effect.")
+@click.option("--offset.commit.interval.ms", "commit_ms", type=int, help="Without effect.")
+@click.option("--abort.on.send.failure", "abort", type=click.BOOL, help="Without effect: nothing is lost.")
+@click.option("--message.handler", "handler", help="Refused: records are copied as they are.")
+@click.option("--message.handler.args", "handler_args", help="Refused, too.")
+@click.option("--rebalance.listener", "listener", help="Refused: a Java class.")
+@click.option("--rebalance.listener.args", "listener_args", help="Refused, too.")
+def kafka_mirror_maker(
+    consumer: str, producer: str, include: str, streams: int, once: bool, **more: object
+) -> None:
     """Copy topics from one cluster to another under their own names."""
     click.echo(f"kafka-mirror-maker: {_ADVICE}", err=True)
     with failures_as_lines():
+        for option in ("handler", "handler_args", "listener", "listener_args"):
+            if more[option] is not None:
+                raise MirrorError(
+                    f"{more[option]} is for a Java class: a mirror copies records as they are, without a handler"
+                )
         files = [_read(one) for one in (consumer, producer)]
         config = mirror_config(legacy_keys(files[0], files[1], include, streams))
         run_mirror(config, targets=None, once=once, master=None)
