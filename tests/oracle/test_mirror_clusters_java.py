@@ -9,22 +9,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from integration.mirror_stories import Nodes, elect_uncleanly, failures_of, lose_leaders
 from integration.mirror_world import (
-    CODECS,
     assert_same_records,
     commit,
     committed,
     connect,
     copy_once,
-    held,
     keys,
-    leader_of,
     make_as,
     next_record,
     produce,
@@ -34,8 +31,6 @@ from integration.mirror_world import (
 )
 from ottla.admin.configs import alter_configs
 from ottla.admin.topics import NewTopic, delete_all_of
-from ottla.mirror.config import mirror_config
-from ottla.mirror.mirror import Mirror
 from ottla.pipeline.writer import Place
 from ottla.testing.apache_cluster import ApacheCluster
 from ottla.testing.cluster import Cluster
@@ -63,29 +58,6 @@ _THREE = {
 _GROUPS = 10
 
 
-@dataclass(frozen=True)
-class Nodes:
-    """Three nodes of either system."""
-
-    system: ApacheCluster | Cluster
-
-    @property
-    def bootstrap(self) -> str:
-        return self.system.bootstrap
-
-    def kill(self, node: int) -> None:
-        if isinstance(self.system, ApacheCluster):
-            self.system.nodes[node].kill()
-        else:
-            self.system.kill(node)
-
-    def start(self, node: int) -> None:
-        if isinstance(self.system, ApacheCluster):
-            self.system.nodes[node].start()
-        else:
-            self.system.start_node(node)
-
-
 _PAIRS = (("apache", "ottla"), ("ottla", "apache"), ("apache", "apache"))
 
 
@@ -93,13 +65,13 @@ _PAIRS = (("apache", "ottla"), ("ottla", "apache"), ("apache", "apache"))
 def three_nodes(system: str, folder: Path) -> Iterator[Nodes]:
     if system == "ottla":
         with Cluster(folder, 3, settings=_SETTINGS) as ottla:
-            yield Nodes(ottla)
+            yield ottla
         return
     apache = ApacheCluster(folder, 3, _SETTINGS)
     apache.format()
     try:
         apache.start()
-        yield Nodes(apache)
+        yield apache
     finally:
         apache.kill()
 
@@ -109,15 +81,6 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Nodes
     begin, end = request.param
     with three_nodes(begin, tmp_path / "source") as source, three_nodes(end, tmp_path / "target") as target:
         yield source, target
-
-
-def in_sync(bootstrap: str, topic: str) -> bool:
-    cluster = connect(bootstrap)
-    try:
-        (found,) = cluster.metadata([topic]).topics
-        return all(len(one.isr_nodes) == len(one.replica_nodes) for one in found.partitions)
-    finally:
-        cluster.close()
 
 
 def compacted(bootstrap: str, topic: str) -> None:
@@ -175,19 +138,12 @@ def commit_all_over(bootstrap: str, *topics: str) -> None:
         )
 
 
-def failures_of(given: dict[str, str]) -> list[str]:
-    work = Mirror(mirror_config(given), once=True)
-    work.start()
-    assert work.wait(300)
-    return work.failures
-
-
 def test_clusters_of_three(pair: tuple[Nodes, Nodes]) -> None:
     source, target = pair
     make_as(source.bootstrap, NewTopic("orders", 2, 3))
     compacted(source.bootstrap, "state")
     given = keys(source.bootstrap, target.bootstrap, topics="orders,state,again,loose", **_THREE)
-    _lose_leaders(source, target, given)
+    lose_leaders(source, target, given)
     transactions(source.bootstrap, "orders", 6, size=5)
     commit_all_over(source.bootstrap, "orders", "state")
     copy_once(given)
@@ -195,31 +151,9 @@ def test_clusters_of_three(pair: tuple[Nodes, Nodes]) -> None:
         assert_same_records(source.bootstrap, topic, target.bootstrap, f"A.{topic}")
         assert_same_places(source.bootstrap, topic, target.bootstrap, f"A.{topic}")
     _make_again(source, target, given)
-    _elect_uncleanly(source, target, given)
+    elect_uncleanly(source, target, given, "loose")
     for topic in ("orders", "state", "again"):
         assert_same_records(source.bootstrap, topic, target.bootstrap, f"A.{topic}")
-
-
-def _lose_leaders(source: Nodes, target: Nodes, given: dict[str, str]) -> None:
-    """A mirror follows; a leader of the copy is killed, then one of the source."""
-    places = [Place("A.orders", number) for number in range(2)]
-    lost: list[tuple[Nodes, int]] = []
-    work = Mirror(mirror_config(given))
-    work.start()
-    try:
-        for number, codec in enumerate(CODECS):
-            produce(source.bootstrap, "orders", 200, codec=codec, start=1000 * number)
-            if number in (1, 3):
-                where, name = (target, "A.orders") if number == 1 else (source, "orders")
-                lost.append((where, leader_of(where.bootstrap, name)))
-                where.kill(lost[-1][1])
-            wait_for(lambda number=number: held(target.bootstrap, *places) >= 200 * (number + 1))
-    finally:
-        work.stop()
-    assert not work.failures, work.failures
-    for where, node in lost:
-        where.start(node)
-    wait_for(lambda: in_sync(source.bootstrap, "orders") and in_sync(target.bootstrap, "A.orders"))
 
 
 def _make_again(source: Nodes, target: Nodes, given: dict[str, str]) -> None:
@@ -241,28 +175,3 @@ def _make_again(source: Nodes, target: Nodes, given: dict[str, str]) -> None:
     cluster.close()
     copy_once(given)
     assert records(source.bootstrap, "again") == records(target.bootstrap, "A.again")
-
-
-def _elect_uncleanly(source: Nodes, target: Nodes, given: dict[str, str]) -> None:
-    """The new leader of the source lacks copied records: that partition stops, the others go on."""
-    allowed = {"unclean.leader.election.enable": "true"}
-    replicas = {0: [1, 2], 1: [3, 1]}
-    make_as(
-        source.bootstrap,
-        NewTopic("loose", -1, -1, replica_assignments=replicas, topic_configs=allowed),
-    )
-    produce(source.bootstrap, "loose", 40)
-    copy_once(given)
-    source.kill(2)
-    produce(source.bootstrap, "loose", 60, start=1000)
-    copy_once(given)
-    before = held(target.bootstrap, Place("A.loose", 0))
-    source.kill(1)
-    source.start(2)
-    wait_for(lambda: leader_of(source.bootstrap, "loose") == 2)
-    assert held(source.bootstrap, Place("loose", 0)) < before, "records were lost"
-    (said,) = failures_of(given)
-    assert "loose-0 " in said and "an unclean election" in said
-    assert held(target.bootstrap, Place("A.loose", 0)) == before, "nothing was written to its copy"
-    assert records(target.bootstrap, "A.loose")[1] == records(source.bootstrap, "loose")[1], "others go on"
-    source.start(1)
