@@ -26,6 +26,18 @@ _logger = logging.getLogger(__name__)
 _KAFKA: Final = "org.apache.kafka.connect"
 _VERSION: Final = "4.3.1"
 ENTRY_POINTS: Final = "ottla.connect"
+_DEBEZIUM: Final = (
+    ("io.debezium.connector.sqlserver.SqlServerConnector", "3.6.1"),
+    ("io.debezium.connector.oracle.OracleConnector", "3.6.1"),
+    ("io.debezium.connector.db2.Db2Connector", "3.6.1"),
+    ("io.debezium.connector.mongodb.MongoDbConnector", "3.6.1"),
+    ("io.debezium.connector.informix.InformixConnector", "3.5.0"),
+    ("io.debezium.connector.db2as400.As400RpcConnector", "3.5.0"),
+    ("io.debezium.connector.vitess.VitessConnector", "3.5.0"),
+    ("io.debezium.connector.spanner.SpannerConnector", "3.6.3"),
+    ("ottla.connect.DebeziumSource", "3.6.1"),
+)
+"""Debezium's engine runs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +208,9 @@ def _connectors() -> Iterable[PluginSpec]:
             version="3.6.3",
             extra=extra,
         )
+    for class_name, version in _DEBEZIUM:
+        where = "ottla.connect.sources.debezium.source:DebeziumSource"
+        yield PluginSpec(class_name, "source", where, version=version, extra="spark")
 
 
 class Plugins:
@@ -246,8 +261,8 @@ class Plugins:
         hint = f"; the nearest names are {', '.join(near)}" if near else ""
         if "source" in kinds and name.startswith("io.debezium.connector."):
             hint = (
-                "; of Debezium's connectors, those for PostgreSQL, MySQL and MariaDB are built in. Run this one in "
-                "Apache Kafka Connect, which works on Ottla's brokers: https://debezium.io has the steps"
+                "; Debezium's engine runs other connectors of Debezium too: set connector.class to "
+                "ottla.connect.DebeziumSource, ottla.debezium.class to this one, and ottla.debezium.jars to its jars"
             )
         elif "source" in kinds and "." in name and not near:
             hint = "; connectors in Java run in Apache Kafka Connect, which works on Ottla's brokers"

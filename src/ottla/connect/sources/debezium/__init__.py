@@ -1,0 +1,1 @@
+"""Debezium's own engine, for databases whose logs Ottla does not read itself."""
