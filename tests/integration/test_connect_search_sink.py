@@ -1,4 +1,4 @@
-"""The search sink on a real OpenSearch: documents once, deletes, refused documents, bad keys and a lost server."""
+"""The search sink on OpenSearch and Elasticsearch: documents once, deletes, refused documents, a lost server."""
 
 import json
 import urllib.request
@@ -6,7 +6,7 @@ import urllib.request
 import pytest
 
 from integration.connect_rest import eventually, running_worker
-from integration.java_servers import OPENSEARCH, java_server
+from integration.java_servers import ELASTICSEARCH, OPENSEARCH, java_server
 from ottla import KafkaConsumer, KafkaProducer
 from ottla.connect.config.connector import validate_connector
 from ottla.connect.plugins import Plugins
@@ -17,14 +17,17 @@ JSON = "org.apache.kafka.connect.json.JsonConverter"
 CLASS = "io.aiven.kafka.connect.opensearch.OpensearchSinkConnector"
 
 
-@pytest.fixture(scope="module")
-def port():
-    with java_server("Search.java", OPENSEARCH) as running:
+SERVERS = {"opensearch": ("Search.java", OPENSEARCH), "elasticsearch": ("Elastic.java", *ELASTICSEARCH)}
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def port(request):
+    with java_server(*SERVERS[request.param]) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def broker():
+def broker(port):
     with running_broker() as running:
         yield running
 
@@ -168,6 +171,8 @@ def test_validate_names_the_server(port):
         "connection.url": f"http://127.0.0.1:{port}",
     }
     sink = Plugins().connector(CLASS)
-    assert [one.text for one in sink(config).check()] == [f"http://127.0.0.1:{port} is opensearch 2.19.1"]
+    (text,) = [one.text for one in sink(config).check()]
+    server = text.removeprefix(f"http://127.0.0.1:{port} is ")
+    assert server in ("opensearch 2.19.1", "elasticsearch 7.17.29")
     found = sink({**config, "connection.url": "http://127.0.0.1:1"}).check()
     assert [one.good for one in found] == [False]
