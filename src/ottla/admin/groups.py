@@ -147,21 +147,30 @@ def describe_groups(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, Gro
 def _describe_groups(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, Group | ApiException]:
     found: dict[str, Group | ApiException] = {}
     for broker_id, names in cluster.coordinators(group_ids).items():
-        classic = names
-        if cluster.version_for(ApiKey.CONSUMER_GROUP_DESCRIBE, broker_id) is not None:
-            classic = []
-            request = ConsumerGroupDescribeRequest(group_ids=[GroupId(name) for name in names])
-            for new in cluster.ask(request, broker_id).groups:
-                if new.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-                    classic.append(new.group_id)
-                else:
-                    error = _group_error(cluster, new.group_id, new.error_code, new.error_message)
-                    found[new.group_id] = error or _consumer_group(new, cluster.nodes()[broker_id])
-        if classic:
-            for old in describe_classic_groups(cluster, broker_id, classic).groups:
-                error = _group_error(cluster, old.group_id, old.error_code, old.error_message)
-                found[old.group_id] = error or _classic_group(old, cluster.nodes()[broker_id])
+        found |= describe_groups_on(cluster, broker_id, names)
     return {name: found[name] for name in sorted(found)}
+
+
+def describe_groups_on(
+    cluster: Cluster, broker_id: int, group_ids: Sequence[str], *, classic: bool = False
+) -> dict[str, Group | ApiException]:
+    """The same of their coordinator, once. `classic` says that all of them are known to be of the classic protocol."""
+    found: dict[str, Group | ApiException] = {}
+    names = group_ids
+    if not classic and cluster.version_for(ApiKey.CONSUMER_GROUP_DESCRIBE, broker_id) is not None:
+        names = []
+        request = ConsumerGroupDescribeRequest(group_ids=[GroupId(name) for name in group_ids])
+        for new in cluster.ask(request, broker_id).groups:
+            if new.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+                names.append(new.group_id)
+            else:
+                error = _group_error(cluster, new.group_id, new.error_code, new.error_message)
+                found[new.group_id] = error or _consumer_group(new, cluster.nodes()[broker_id])
+    if names:
+        for old in describe_classic_groups(cluster, broker_id, names).groups:
+            error = _group_error(cluster, old.group_id, old.error_code, old.error_message)
+            found[old.group_id] = error or _classic_group(old, cluster.nodes()[broker_id])
+    return found
 
 
 def _group_error(cluster: Cluster, group_id: str, number: int, message: str | None) -> ApiException | None:

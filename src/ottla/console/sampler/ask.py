@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -23,7 +24,10 @@ from ottla.wire.messages import ListOffsetsRequest, OffsetFetchRequest
 if TYPE_CHECKING:
     from ottla.admin.cluster import Cluster
     from ottla.admin.partitions import Partition
-    from ottla.wire.messages import ListOffsetsResponse
+    from ottla.wire.messages import DescribeTopicPartitionsResponse, ListOffsetsResponse, MetadataResponse
+
+    _Described = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+    _Listed = MetadataResponse.MetadataResponsePartition
 
 _logger = logging.getLogger(__name__)
 
@@ -32,37 +36,54 @@ GROUPS_PER_REQUEST: Final = 100
 _CONSUMER: Final = BrokerId(-1)
 _TOPICS_BY_NAME: Final = 9
 _SEVERAL_GROUPS: Final = 8
+_NUMBER: Final = attrgetter("partition_index")
+_NONE: Final = array("q")
 
 
-def topics(cluster: Cluster) -> dict[str, TopicState]:
+@dataclass(slots=True)
+class FoundTopic:
+    """A topic with what the metadata says about each of its partitions, by number."""
+
+    topic_id: bytes
+    internal: bool
+    leaders: list[int] = field(default_factory=list)
+    replicas: list[tuple[int, ...]] = field(default_factory=list)
+    isr: list[tuple[int, ...]] = field(default_factory=list)
+
+
+def topics(cluster: Cluster) -> dict[str, FoundTopic]:
     """All topics with leaders and replicas, in pages if the cluster has them."""
-    found: dict[str, TopicState] = {}
+    found: dict[str, FoundTopic] = {}
+    lists: dict[tuple[int, ...], tuple[int, ...]] = {}
     if cluster.supports(ApiKey.DESCRIBE_TOPIC_PARTITIONS):
         cursor = None
         while True:
             page = describe_topic_page(cluster, (), cursor=cursor)
             for one in page.topics:
                 if not one.error_code:
-                    _add(found, one.name or "", one.topic_id, one.is_internal, one.partitions)
+                    topic = found.setdefault(one.name or "", FoundTopic(one.topic_id, one.is_internal))
+                    _add(topic, one.partitions, lists)
             if page.next_cursor is None:
                 return found
             cursor = page.next_cursor.topic_name, page.next_cursor.partition_index
     for each in cluster.metadata().topics:
         if not each.error_code:
-            _add(found, each.name or "", each.topic_id, each.is_internal, each.partitions)
+            topic = found.setdefault(each.name or "", FoundTopic(each.topic_id, each.is_internal))
+            _add(topic, each.partitions, lists)
     return found
 
 
 def _add(
-    found: dict[str, TopicState], name: str, topic_id: bytes, internal: bool, partitions: Iterable[object]
+    topic: FoundTopic,
+    partitions: Sequence[_Described | _Listed],
+    lists: dict[tuple[int, ...], tuple[int, ...]],
 ) -> None:
-    topic = found.get(name)
-    if topic is None:
-        topic = found[name] = TopicState(name, str(UUID(bytes=bytes(topic_id))), internal)
-    for each in sorted(partitions, key=lambda one: one.partition_index):  # type: ignore[attr-defined]
-        topic.leaders.append(each.leader_id)  # type: ignore[attr-defined]
-        topic.replicas.append(tuple(each.replica_nodes))  # type: ignore[attr-defined]
-        topic.isr.append(tuple(each.isr_nodes))  # type: ignore[attr-defined]
+    """Add partitions by number. Equal lists of brokers become one tuple: a cluster has few different ones."""
+    for each in sorted(partitions, key=_NUMBER):
+        topic.leaders.append(each.leader_id)
+        replicas, isr = tuple(each.replica_nodes), tuple(each.isr_nodes)
+        topic.replicas.append(lists.setdefault(replicas, replicas))
+        topic.isr.append(lists.setdefault(isr, isr))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,19 +211,22 @@ def quorum(cluster: Cluster) -> QuorumState | None:
 
 
 def directories(
-    cluster: Cluster, node_id: int, sizes: dict[Partition, int], disk: dict[str, int]
+    cluster: Cluster, node_id: int, columns: Mapping[str, array[int]], disk: dict[str, int]
 ) -> list[Directory]:
-    """A broker's directories; the sizes of its replicas go into `sizes` (largest replica) and `disk` (all)."""
+    """A broker's directories; the sizes of its replicas go into the columns (largest replica) and `disk` (all)."""
     found = []
     for each in describe_log_dirs(cluster, node_id).results:
         used = 0
         for topic in each.topics:
+            column = columns.get(topic.name, _NONE)
+            kept, count = 0, len(column)
             for part in topic.partitions:
-                key = topic.name, part.partition_index
-                used += part.partition_size
-                disk[topic.name] = disk.get(topic.name, 0) + part.partition_size
-                if part.partition_size > sizes.get(key, -1):
-                    sizes[key] = part.partition_size
+                number, size = part.partition_index, part.partition_size
+                kept += size
+                if 0 <= number < count and size > column[number]:
+                    column[number] = size
+            disk[topic.name] = disk.get(topic.name, 0) + kept
+            used += kept
         error = ErrorCode.of(each.error_code).name if each.error_code else ""
         found.append(Directory(each.log_dir, each.total_bytes, each.usable_bytes, used, error))
     return found

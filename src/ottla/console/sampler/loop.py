@@ -7,11 +7,15 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ottla.console import garbage
 from ottla.console.sampler.round import Round, take
 from ottla.console.sampler.state import ClusterState
 from ottla.errors import ApiException
+
+if TYPE_CHECKING:
+    from ottla.admin.cluster import Cluster
 
 _logger = logging.getLogger(__name__)
 
@@ -22,6 +26,11 @@ _SHARE: Final = 0.1
 """A round may take this share of the interval; the interval doubles beyond it."""
 _LONGEST_S: Final = 60.0
 _RETRY_S: Final = 2.0
+
+
+def _take(cluster: Cluster, state: ClusterState, this: Round) -> None:
+    with garbage.held_back():
+        take(cluster, state, this)
 
 
 class Sampler:
@@ -115,7 +124,7 @@ class Sampler:
         this = Round(state.round, began, self._full or bool(state.problem), frozenset(self._groups))
         self._full = False
         try:
-            await self._call(take, state, this)
+            await self._call(_take, state, this)
             state.problem = ""
         except ApiException as error:
             state.problem = error.message or error.code.name

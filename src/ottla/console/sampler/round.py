@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.admin.configs import ask_configs
 from ottla.admin.connection import ConnectionFailed
-from ottla.admin.groups import CLASSIC, CONSUMER, Group, describe_groups
+from ottla.admin.groups import CLASSIC, CONSUMER, Group, describe_groups, describe_groups_on
 from ottla.admin.partitions import EARLIEST, LATEST
 from ottla.console.sampler import ask, lag
 from ottla.console.sampler.rings import History
-from ottla.console.sampler.state import SAMPLE_EACH_S, UNKNOWN, ClusterState, GroupState, TopicState
+from ottla.console.sampler.samples import UNKNOWN
+from ottla.console.sampler.state import SAMPLE_EACH_S, ClusterState, GroupState, TopicState
 from ottla.errors import ApiException
+from ottla.wire.apis import ApiKey
 from ottla.wire.enums import ConfigResourceType
 
 if TYPE_CHECKING:
     from ottla.admin.cluster import Cluster
-    from ottla.admin.partitions import Partition
 
 _logger = logging.getLogger(__name__)
 
@@ -32,6 +33,8 @@ _SMALL: Final = 500
 """Up to so many partitions and groups together, a cluster is small: most rounds ask for everything."""
 _TOPICS_PER_REQUEST: Final = 500
 _GROUPS_PER_REQUEST: Final = 100
+_LISTS_TYPES: Final = 5
+"""The first version of ListGroups that tells the types of groups."""
 _MISSING: Final = -(1 << 62)
 """Stands in a column for what no broker has answered."""
 
@@ -85,14 +88,24 @@ def _take_names(cluster: Cluster, state: ClusterState) -> None:
     state.nodes = dict(sorted(fresh_nodes.items()))
     found = ask.topics(cluster)
     fresh: dict[str, TopicState] = {}
+    same = len(found) == len(state.topics)
     for name in sorted(found):
-        new, old = found[name], state.topics.get(name)
-        if old is not None and old.topic_id == new.topic_id:
-            old.leaders, old.replicas, old.isr = new.leaders, new.replicas, new.isr
-            new = old
-        fresh[name] = new
+        new, topic = found[name], state.topics.get(name)
+        topic_id = _spelled(new.topic_id)
+        if topic is None or topic.topic_id != topic_id:
+            topic = TopicState(name, topic_id, new.internal)
+        same = same and topic.leaders == new.leaders
+        topic.leaders, topic.replicas, topic.isr = new.leaders, new.replicas, new.isr
+        fresh[name] = topic
     state.set_topics(fresh)
-    state.questions.clear()
+    if not same:
+        state.questions.clear()
+
+
+def _spelled(topic_id: bytes) -> str:
+    """As str(UUID) spells it, which takes five times as long."""
+    digits = bytes(topic_id).hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _take_offsets(cluster: Cluster, state: ClusterState, this: Round, silent: set[int]) -> None:
@@ -116,10 +129,15 @@ def _ask_offsets(
     questions = state.questions.get(moment)
     if questions is None:
         questions = state.questions[moment] = ask.OffsetQuestions.of(state.topics.values(), moment)
-    blank = array("q", (_MISSING,))
-    columns = {topic.name: blank * topic.partitions for topic in state.topics.values()}
+    columns = _blank(state)
     ask.offsets(cluster, questions, columns, silent)
     return columns, set(questions.requests)
+
+
+def _blank(state: ClusterState) -> dict[str, array[int]]:
+    """A column for the partitions of each topic, in which everything is missing."""
+    blank = array("q", (_MISSING,))
+    return {topic.name: blank * topic.partitions for topic in state.topics.values()}
 
 
 def _filled(fresh: array[int], old: array[int]) -> tuple[array[int], frozenset[int]]:
@@ -130,17 +148,6 @@ def _filled(fresh: array[int], old: array[int]) -> tuple[array[int], frozenset[i
     for number in missing:
         fresh[number] = old[number] if number < len(old) else UNKNOWN
     return fresh, frozenset(missing)
-
-
-def _column(topic: TopicState, found: dict[Partition, int], old: array[int]) -> array[int]:
-    kept = len(old)
-    return array(
-        "q",
-        (
-            found.get((topic.name, number), old[number] if number < kept else UNKNOWN)
-            for number in range(topic.partitions)
-        ),
-    )
 
 
 def _put_ends(topic: TopicState, answered: array[int], moment_s: float) -> None:
@@ -155,12 +162,16 @@ def _put_ends(topic: TopicState, answered: array[int], moment_s: float) -> None:
             max(new - before, 0) for before, new in zip(old, fresh, strict=False) if before >= 0 and new >= 0
         )
     topic.ends = fresh
-    if topic.past_ends:
-        since_s = moment_s - topic.past_ends[-1][0]
-        if len(topic.past_ends) > 1 and topic.past_ends[-1][0] - topic.past_ends[-2][0] < SAMPLE_EACH_S:
-            topic.past_ends.pop()
+    past = topic.past_ends
+    if past:
+        since_s = moment_s - past[-1][0]
         topic.rate = written / since_s if since_s > 0 else 0.0
-    topic.past_ends.append((moment_s, fresh))
+    if len(past) > 1 and (
+        past[-1][0] - past[-2][0] < SAMPLE_EACH_S or (past[-1][1] is fresh and past[-2][1] is fresh)
+    ):
+        # Samples are some time apart; of a time in which nothing was written, the first and the last one do.
+        past.pop()
+    past.append((moment_s, fresh))
     if written:
         topic.written_s = moment_s
         if topic.history is None:
@@ -170,13 +181,13 @@ def _put_ends(topic: TopicState, answered: array[int], moment_s: float) -> None:
 
 
 def _take_sizes(cluster: Cluster, state: ClusterState, silent: set[int], this: Round) -> None:
-    sizes: dict[Partition, int] = {}
+    columns = _blank(state)
     disk: dict[str, int] = {}
     for node in state.nodes.values():
         if node.node_id in silent or node.fenced:
             continue
         try:
-            node.directories = ask.directories(cluster, node.node_id, sizes, disk)
+            node.directories = ask.directories(cluster, node.node_id, columns, disk)
         except ApiException as error:
             _logger.info("Broker %d does not answer DescribeLogDirs: %s", node.node_id, error.message)
             if not cluster.nodes().get(node.node_id):
@@ -184,7 +195,7 @@ def _take_sizes(cluster: Cluster, state: ClusterState, silent: set[int], this: R
     for topic in state.topics.values():
         before = topic.size
         known = bool(topic.sizes)
-        column = _column(topic, sizes, topic.sizes)
+        column, _ = _filled(columns[topic.name], topic.sizes)
         if column != topic.sizes:
             topic.sizes = column
         topic.disk = disk.get(topic.name, topic.disk)
@@ -242,8 +253,10 @@ def _take_groups(cluster: Cluster, state: ClusterState, this: Round, silent: set
         group.committed = dict(sorted(offsets.items()))
         group.committed_s = this.moment_s
     for broker, names in by_coordinator.items():
-        if broker not in silent:
-            _describe(cluster, state, [name for name in names if state.groups[name].kind != "Streams"])
+        for kind in (CLASSIC, CONSUMER):
+            _describe(
+                cluster, state, broker, [each for each in names if state.groups[each].kind == kind], silent
+            )
     # Of a large cluster, most rounds only look at the groups on the screen.
     for name in wanted:
         lag.note(state, state.groups[name], this.moment_s)
@@ -251,10 +264,22 @@ def _take_groups(cluster: Cluster, state: ClusterState, this: Round, silent: set
         lag.by_topic(state)
 
 
-def _describe(cluster: Cluster, state: ClusterState, names: list[str]) -> None:
+def _describe(cluster: Cluster, state: ClusterState, broker: int, names: list[str], silent: set[int]) -> None:
+    """Describe groups of one kind on their coordinator, or wherever they are if it is not that any more."""
+    if not names or broker in silent:
+        return
+    # Brokers that do not list types call all groups classic.
+    types = (cluster.version_for(ApiKey.LIST_GROUPS, broker) or 0) >= _LISTS_TYPES
+    classic = types and state.groups[names[0]].kind == CLASSIC
     for start in range(0, len(names), _GROUPS_PER_REQUEST):
+        some = names[start : start + _GROUPS_PER_REQUEST]
         try:
-            found = describe_groups(cluster, names[start : start + _GROUPS_PER_REQUEST])
+            try:
+                found = describe_groups_on(cluster, broker, some, classic=classic)
+            except ConnectionFailed:
+                raise
+            except ApiException:
+                found = describe_groups(cluster, some)
         except ConnectionFailed as error:
             _logger.info("Groups are not described: %s", error.message)
             return

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ottla.console.sampler.rings import History
+from ottla.console.sampler.samples import UNKNOWN
 
 if TYPE_CHECKING:
     from ottla.admin.groups import Group
     from ottla.admin.partitions import Partition
     from ottla.console.sampler.ask import OffsetQuestions
+    from ottla.console.sampler.samples import GroupSample
     from ottla.console.sampler.why import Finding
 
-UNKNOWN: Final = -1
 KEPT_SAMPLES: Final = 41
 """Ten minutes of samples of a group, 15 seconds apart."""
 SAMPLE_EACH_S: Final = 15.0
@@ -106,26 +107,6 @@ class TopicState:
         return max((len(each) for each in self.replicas), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSample:
-    """A group at one moment: what `why` looks at."""
-
-    moment_s: float
-    state: str
-    members: int
-    epoch: int
-    committed: dict[Partition, int]
-    ends: dict[Partition, int]
-    starts: dict[Partition, int]
-    lag: int = field(init=False)
-    """Records that the group has not read."""
-
-    def __post_init__(self) -> None:
-        ends = self.ends
-        behind = (ends[each] - offset for each, offset in self.committed.items() if each in ends)
-        object.__setattr__(self, "lag", sum(count for count in behind if count > 0))
-
-
 @dataclass(slots=True)
 class GroupState:
     """A group of any kind."""
@@ -142,6 +123,11 @@ class GroupState:
     lag_s: float | None = None
     rate: float = 0.0
     history: History | None = None
+    places: dict[Partition, int] = field(default_factory=dict)
+    """The partitions that it has committed offsets of, with their places in the columns of its samples."""
+    by_topic: dict[str, list[int]] = field(default_factory=dict)
+    """The same by topic."""
+    topic_lags: dict[str, int] = field(default_factory=dict)
     samples: deque[GroupSample] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
     findings: list[Finding] = field(default_factory=list)
     seen_s: float = 0.0

@@ -10,11 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.console.sampler.samples import pairs
+
 if TYPE_CHECKING:
     from ottla.admin.partitions import Partition
-    from ottla.console.sampler.state import GroupSample
+    from ottla.console.sampler.samples import GroupSample
 
 BAD, WARN, INFO, OK = "bad", "warn", "info", "ok"
+LEVEL: Final = "level"
+"""The rule of a group that has read everything."""
 _ORDER: Final = {BAD: 0, WARN: 1, INFO: 2, OK: 3}
 
 _STILL_S: Final = 20.0
@@ -121,7 +125,7 @@ def _all_well(samples: Sequence[GroupSample]) -> Finding:
     lag = samples[-1].lag
     read, written, over_s = _rates(samples)
     if not lag:
-        return Finding(OK, "level", "It has read everything.")
+        return Finding(OK, LEVEL, "It has read everything.")
     count = "1 record is" if lag == 1 else f"{lag:,} records are"
     if lag <= max(_SMALL_LAG, 2 * written):
         return Finding(OK, "level", f"It keeps up: {count} on {'its' if lag == 1 else 'their'} way.")
@@ -138,6 +142,8 @@ def _all_well(samples: Sequence[GroupSample]) -> Finding:
 
 
 def _leaderless(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
+    if not facts.leaderless:
+        return []
     mine = sorted(each for each in samples[-1].committed if each in facts.leaderless)
     if not mine:
         return []
@@ -157,9 +163,7 @@ def _leaderless(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
 def _lost(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
     now = samples[-1]
     lost = {
-        each: now.starts[each] - offset
-        for each, offset in now.committed.items()
-        if each in now.starts and now.starts[each] > offset
+        each: start - offset for each, offset, start in pairs(now.committed, now.starts) if start > offset
     }
     if not lost:
         return []
@@ -323,13 +327,8 @@ def _loss_ahead(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
 
 def _rewound(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
     found = []
-    for earlier, later in itertools.pairwise(samples):
-        if earlier.committed == later.committed:
-            continue
-        back = sum(
-            max(offset - later.committed.get(each, offset), 0) for each, offset in earlier.committed.items()
-        )
-        if back:
+    for later in samples[1:]:
+        if back := later.back:
             ago_s = samples[-1].moment_s - later.moment_s
             found.append(
                 Finding(
@@ -349,11 +348,11 @@ def _rates(samples: Sequence[GroupSample]) -> tuple[float, float, float]:
     over_s = now.moment_s - first.moment_s
     if over_s <= 0:
         return 0.0, 0.0, 0.0
-    read = sum(max(offset - first.committed.get(each, offset), 0) for each, offset in now.committed.items())
+    read = sum(max(later - earlier, 0) for _, earlier, later in pairs(first.committed, now.committed))
     written = sum(
-        max(now.ends[each] - first.ends.get(each, now.ends[each]), 0)
-        for each in now.committed
-        if each in now.ends
+        max(later - earlier, 0)
+        for each, earlier, later in pairs(first.ends, now.ends)
+        if each in now.committed
     )
     return read / over_s, written / over_s, over_s
 
@@ -544,11 +543,7 @@ def _not_real(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
     """Commits that are rarer than samples make saw teeth of the lag."""
     if len(samples) < 4 or not samples[-1].members:
         return []
-    moves = [
-        later.moment_s
-        for earlier, later in itertools.pairwise(samples)
-        if later.committed != earlier.committed
-    ]
+    moves = [later.moment_s for later in samples[1:] if later.moved]
     if len(moves) < 2:
         return []
     every_s = (moves[-1] - moves[0]) / (len(moves) - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.console.sampler.state import GroupSample
+from ottla.console.sampler.samples import GroupSample
 from ottla.console.sampler.why import Facts, Next, explain, hot_partitions, span
 
 ORDERS = [("orders", number) for number in range(3)]
@@ -23,6 +23,7 @@ def story(*moments, each_s=15.0, members=2, state="Stable"):
                 dict(zip(ORDERS, committed, strict=False)),
                 dict(zip(ORDERS, ends, strict=False)),
                 dict(zip(ORDERS, options.get("starts", (0, 0, 0)), strict=False)),
+                found[-1] if found else None,
             )
         )
     return found
