@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import resource
 import socket
 from urllib.parse import quote, urlsplit
 
@@ -10,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.console.connections import MAX_CONNECTIONS
 from ottla.console.live import MAX_STREAMS
 
 pytestmark = pytest.mark.slow
@@ -122,6 +125,26 @@ def test_a_crooked_name_reaches_no_header_and_no_error_page_of_ours(console, pat
 def test_a_condition_costs_bounded_time(console, text):
     status, _, _ = get(console, f"/c/local/t/deep?filter={quote(text, safe='')[:60_000]}")
     assert status in (200, 400, 414)
+
+
+def test_ten_thousand_idle_connections_keep_nobody_out(console):
+    address = urlsplit(console.root)
+    count = min(10_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 500)
+    assert count > 2 * MAX_CONNECTIONS
+    with contextlib.ExitStack() as held:
+        live = held.enter_context(socket.create_connection((address.hostname, address.port), timeout=60))
+        live.sendall(
+            f"GET /c/local/topics HTTP/1.1\r\nHost: {address.netloc}\r\nAccept: text/event-stream\r\n\r\n".encode()
+        )
+        assert live.recv(12) == b"HTTP/1.1 200"
+        for number in range(count):
+            one = held.enter_context(socket.create_connection((address.hostname, address.port), timeout=60))
+            if number % 3 == 0:
+                one.send(b"GET /c/local/topics HTTP/1.1\r\nHost: ")
+        status, _, body = get(console, "/c/local/topics")
+        assert status == 200 and b"huge" in body
+        while b"event: blocks" not in live.recv(1 << 20):
+            pass  # it is live as before: who waits for an answer gives way to nobody
 
 
 def test_readers_of_streams_that_never_read_hold_up_nobody_and_are_bounded(console):

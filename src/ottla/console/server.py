@@ -10,7 +10,9 @@ from types import FrameType
 import uvicorn
 
 from ottla.admin.settings import ClusterSettings
+from ottla.console import garbage
 from ottla.console.app import application
+from ottla.console.connections import MAX_BUSY, Connection
 from ottla.console.settings import ConsoleSettings
 from ottla.parent_process import on_loop_when_parent_ends
 
@@ -34,6 +36,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        garbage.settle()
         if not self.should_exit:
             self._on_ready()
 
@@ -52,7 +55,8 @@ async def serve(
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=3,
-        limit_concurrency=1000,
+        http=Connection,
+        limit_concurrency=MAX_BUSY,
         ws="none",
     )
     loop = asyncio.get_running_loop()
