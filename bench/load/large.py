@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.settings import ClusterSettings
+from ottla.cli.tools.base import parse_bootstrap
 from ottla.ids import GroupId, TopicName
 from ottla.wire.messages import CreateTopicsRequest, OffsetCommitRequest
 
@@ -29,21 +30,25 @@ class LargeCluster:
 
     def build(self, bootstrap: str) -> None:
         """Create the topics, and let every group commit an offset of each partition of some topics."""
-        host, _, port = bootstrap.rpartition(":")
-        cluster = Cluster(ClusterSettings(bootstrap=((host, int(port)),), request_timeout_s=300))
+        cluster = Cluster(ClusterSettings(bootstrap=tuple(parse_bootstrap(bootstrap)), request_timeout_s=300))
         try:
             for request in self._creations():
                 for topic in cluster.ask(request).topics:
                     assert topic.error_code == 0, (topic.name, topic.error_message)
-            coordinator = cluster.coordinator("group-0000")
-            for commit in self._commits():
-                for answered in cluster.ask(commit, coordinator, _COMMIT_VERSION).topics:
-                    assert not any(each.error_code for each in answered.partitions), answered
+            for coordinator, groups in cluster.coordinators(
+                [self.group(each) for each in range(self.groups)]
+            ).items():
+                for answer in cluster.ask_each(self._commits(groups), coordinator, _COMMIT_VERSION):
+                    for answered in answer.topics:
+                        assert not any(each.error_code for each in answered.partitions), answered
         finally:
             cluster.close()
 
     def name(self, number: int) -> str:
         return f"large-{number:05}"
+
+    def group(self, number: int) -> str:
+        return f"group-{number:04}"
 
     def _creations(self) -> Iterator[CreateTopicsRequest]:
         kind = CreateTopicsRequest
@@ -59,9 +64,10 @@ class LargeCluster:
             ]
             yield kind(topics=topics, timeout_ms=300_000)
 
-    def _commits(self) -> Iterator[OffsetCommitRequest]:
+    def _commits(self, groups: Iterable[str]) -> Iterator[OffsetCommitRequest]:
         kind = OffsetCommitRequest
-        for number in range(self.groups):
+        for group in groups:
+            number = int(group.rpartition("-")[2])
             topics = [
                 kind.OffsetCommitRequestTopic(
                     name=TopicName(self.name((number * _TOPICS_A_GROUP + each) % self.topics)),
@@ -74,4 +80,4 @@ class LargeCluster:
                 )
                 for each in range(_TOPICS_A_GROUP)
             ]
-            yield kind(group_id=GroupId(f"group-{number:04}"), topics=topics)
+            yield kind(group_id=GroupId(group), topics=topics)

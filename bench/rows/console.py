@@ -1,7 +1,8 @@
 """The console: start, a list of 10,000 topics, a full sample of a large cluster, search, and a scrape of a broker.
 
 CPU times are the least of several requests, by the clock of the process that answers, so that a round of the sampler
-in between does not count. The large cluster is one broker with 10,000 topics of four partitions and 2,200 groups.
+in between does not count. The large cluster has 10,000 topics of four partitions and 2,200 groups, on as many nodes as
+the limit of open files asks for.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil
+from operator import sub
 from statistics import median
 from urllib.parse import urlsplit
 
 from bench import browser
+from bench.clusters import OttlaCluster
 from bench.context import Bench
 from bench.load.every import create, topics_for
 from bench.load.large import LargeCluster
@@ -26,6 +30,8 @@ from bench.sheet import OTTLA
 from bench.systems import cpu_seconds, rss_mb
 from ottla.admin.cluster import Cluster
 from ottla.admin.settings import ClusterSettings
+from ottla.cli.tools.base import parse_bootstrap
+from ottla.console import garbage
 from ottla.console.sampler.round import Round, take
 from ottla.console.sampler.state import ClusterState
 from ottla.testing.ports import free_ports
@@ -41,7 +47,10 @@ _SCRAPE_PAUSE_S = 1.1
 """A broker gives the same text again for a second."""
 _OTHER_FILES = 2_000
 """What a broker holds open beside a file for each partition."""
+_NODES = 3
+"""At least so many lead the partitions of the large cluster."""
 _SEARCHED_RECORDS = 1_000_000
+_FOLLOWED_RECORDS = 2_000_000
 _NEEDLE = "needle-in-the-hay"
 
 
@@ -95,6 +104,7 @@ def console(bench: Bench) -> None:
     _large(bench, LargeCluster(topics=100, groups=22) if tiny else LargeCluster())
     _scrape(bench, 200 if tiny else _SCRAPED_PARTITIONS)
     _search(bench, 20_000 if tiny else _SEARCHED_RECORDS)
+    _tail(bench, 20_000 if tiny else _FOLLOWED_RECORDS)
 
 
 @contextmanager
@@ -147,6 +157,52 @@ def _scrape(bench: Bench, partitions: int) -> None:
         bench.sheet.note(f"The scrape of {partitions:,} partitions has {size:,} lines.")
 
 
+def _tail(bench: Bench, records: int) -> None:
+    """How fast a topic may grow while a page follows it: every record is counted, and frames keep coming."""
+    with _broker(bench, "console-tail") as broker:
+        started = ConsoleProcess(broker.bootstrap)
+        try:
+            for number in range(bench.scale.few_rounds):
+                _follow(bench, broker, started, f"tail-{number}", records)
+        finally:
+            started.stop()
+
+
+def _follow(bench: Bench, broker: BrokerProcess, started: ConsoleProcess, topic: str, records: int) -> None:
+    words = [sys.executable, "-m", "ottla", "producer-perf-test", "--bootstrap-server", broker.bootstrap]
+    words += ["--topic", topic, "--record-size", "100", "--throughput", "-1"]
+    # The first records make the topic.
+    subprocess.run([*words, "--num-records", "1"], check=True, stdout=subprocess.DEVNULL)
+    while topic.encode() not in started.get("/topics"):
+        time.sleep(0.2)
+    parts = urlsplit(started.url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    connection.request("GET", f"/c/local/t/{topic}/tail")
+    lines = iter(connection.getresponse().readline, b"")
+    while not next(lines).startswith(b"retry"):
+        pass
+    before = cpu_seconds(started.pid)
+    with subprocess.Popen([*words, "--num-records", str(records)], stdout=subprocess.DEVNULL) as writing:
+        counted, shown, moments = 0, 0, list[float]()
+        for line in lines:
+            if line.startswith(b"data: "):
+                frame = json.loads(line.removeprefix(b"data: "))
+                if not frame["count"]:
+                    continue
+                moments.append(time.monotonic())
+                counted += frame["count"]
+                shown += len(frame["rows"])
+                if counted >= records:
+                    break
+        assert writing.wait(60) == 0
+    connection.close()
+    assert counted == records, (counted, records)
+    _add(bench, "tail, 100 B records", "records/s", records / (moments[-1] - moments[0]), higher=True)
+    _add(bench, "tail, CPU of a million records", "s", (cpu_seconds(started.pid) - before) / records * 1e6)
+    _add(bench, "tail, longest time between frames", "ms", 1000 * max(map(sub, moments[1:], moments)))
+    _add(bench, "tail, shown", "records/s", shown / (moments[-1] - moments[0]), higher=True)
+
+
 def _search(bench: Bench, records: int) -> None:
     """A text that is not there, over a whole topic, as the page asks for it: slice after slice."""
     from confluent_kafka import Producer
@@ -194,35 +250,38 @@ def _search_once(started: ConsoleProcess, topic: str) -> tuple[float, float]:
 
 def _large(bench: Bench, shape: LargeCluster) -> None:
     """Pages and samples of 10,000 topics, 40,000 partitions and 2,200 groups."""
-    allowed, needed = resource.getrlimit(resource.RLIMIT_NOFILE)[1], shape.partitions + _OTHER_FILES
-    if allowed < needed:
-        bench.sheet.note(
-            f"The large cluster was left out: its broker holds {needed:,} files open, {allowed:,} are allowed."
-        )
-        return
-    with _broker(bench, "console-large") as broker:
-        shape.build(broker.bootstrap)
-        _sample(bench, broker, shape)
-        started = ConsoleProcess(broker.bootstrap)
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    nodes = max(_NODES, ceil(shape.partitions / (allowed - _OTHER_FILES)))
+    cluster = OttlaCluster(bench.directory / "console-large", nodes, held=False)
+    cluster.start()
+    try:
+        shape.build(cluster.bootstrap)
+        bench.sheet.note(f"The {shape.partitions:,} partitions are led by {nodes} nodes on this machine.")
+        _sample(bench, cluster, shape)
+        started = ConsoleProcess(cluster.bootstrap)
         try:
             _pages(bench, started, shape)
         finally:
             started.stop()
+    finally:
+        cluster.kill_all()
+        cluster.wipe()
 
 
-def _sample(bench: Bench, broker: BrokerProcess, shape: LargeCluster) -> None:
+def _sample(bench: Bench, cluster: OttlaCluster, shape: LargeCluster) -> None:
     """Full rounds of the sampler, in this process: everything is asked for."""
-    settings = ClusterSettings(bootstrap=((broker.host, broker.port),))
+    settings = ClusterSettings(bootstrap=tuple(parse_bootstrap(cluster.bootstrap)))
     client, state = Cluster(settings), ClusterState("bench")
     figures: list[tuple[float, float, float]] = []
     for number in range(_ROUNDS):
-        clock, cpu, theirs = time.monotonic(), time.process_time(), cpu_seconds(broker.pid)
-        take(client, state, Round(number, time.time(), full=True))
+        clock, cpu, theirs = time.monotonic(), time.process_time(), cluster.cpu_seconds()
+        with garbage.held_back():
+            take(client, state, Round(number, time.time(), full=True))
         figures.append(
             (
                 time.monotonic() - clock,
                 time.process_time() - cpu,
-                cpu_seconds(broker.pid) - theirs,
+                cluster.cpu_seconds() - theirs,
             )
         )
     client.close()
@@ -234,7 +293,7 @@ def _sample(bench: Bench, broker: BrokerProcess, shape: LargeCluster) -> None:
     for clock, cpu, theirs in figures[1:]:
         _add(bench, name, "s", clock)
         _add(bench, f"{name}, CPU", "s", cpu)
-        _add(bench, f"{name}, CPU of the broker", "s", theirs)
+        _add(bench, f"{name}, CPU of the nodes", "s", theirs)
 
 
 def _pages(bench: Bench, started: ConsoleProcess, shape: LargeCluster) -> None:
