@@ -55,13 +55,12 @@ SCRAPED_EACH_S = 300
 PAGES = (
     "/", "/topics", "/topics/new", "/t/orders", "/t/orders/live", "/t/orders/partitions", "/t/orders/groups",
     "/t/orders/settings", "/t/orders/log", "/t/orders?q=A-17&at=oldest", "/t/orders/change", "/t/orders/produce",
-    "/t/orders/0/3", "/groups",
-    "/group?id=nightly-report", "/group/reset?id=nightly-report", "/nodes", "/nodes/1", "/nodes/1/settings",
-    "/quorum", "/transactions", "/moves", "/access", "/t/orders/numbers", "/t/users/time?moment=5s&table=yes",
-    "/compare", "/replay?id=nightly-report", "/pipelines", "/pipeline?id=word-count", "/quarantine",
-    "/quarantine/orders-dlq",
-    "/schemas", "/schema?id=orders-value", "/connect", "/connector?id=lines", "/nothing-is-here",
-    "/settings", "/design", "/t/orders/schema", "/t/orders/access?who=alice&may=write",
+    "/t/orders/0/3", "/groups", "/group?id=nightly-report", "/group/reset?id=nightly-report", "/nodes", "/nodes/1",
+    "/nodes/1/settings", "/nodes/1/load", "/quorum", "/transactions", "/moves", "/access", "/t/orders/numbers",
+    "/t/users/time?moment=5s&table=yes", "/compare", "/replay?id=nightly-report", "/pipelines",
+    "/pipeline?id=word-count", "/quarantine", "/quarantine/orders-dlq", "/schemas", "/schema?id=orders-value",
+    "/connect", "/connector?id=lines", "/nothing-is-here", "/settings", "/design", "/t/orders/schema",
+    "/t/orders/access?who=alice&may=write",
 )  # fmt: skip
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -73,6 +72,12 @@ RULES = (
     ("mallory", AclOperation.ALL, AclPermissionType.DENY, ResourcePatternType.LITERAL, "*"),
 )
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+
+
+def telling() -> dict[str, str]:
+    """Settings with which a broker shows its metrics, its stalls and its segments."""
+    (port,) = free_ports(1)
+    return {"ottla.http.listen": f"127.0.0.1:{port}", "ottla.http.debug": "true"}
 
 
 def seed(bootstrap: str) -> Producer:
@@ -89,7 +94,9 @@ def seed(bootstrap: str) -> Producer:
         made.result()
     producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "zstd"})
     write(producer, 500)
-    open_ = Producer({"bootstrap.servers": bootstrap, "transactional.id": "billing-7"})
+    open_ = Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": "billing-7", "transaction.timeout.ms": 600_000}
+    )
     open_.init_transactions()
     open_.begin_transaction()
     open_.produce("payments", json.dumps({"id": 1}))
@@ -303,7 +310,7 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as name,
-        BrokerProcess(Path(name) / "data", settings=AUTHORIZER) as broker,
+        BrokerProcess(Path(name) / "data", settings=AUTHORIZER | telling()) as broker,
         RegistryProcess(broker.bootstrap) as registry,
         connect_worker(broker.bootstrap) as worker,
         prometheus(Path(name) / "prometheus") as of_prometheus,

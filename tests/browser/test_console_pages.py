@@ -45,6 +45,7 @@ PAGES = [
     "/group/reset?id=billing",
     "/nodes",
     "/nodes/1",
+    "/nodes/1/load",
     "/nodes/1/settings",
     "/quorum",
     "/transactions",

@@ -1,4 +1,4 @@
-"""The tab Log shows where segments begin: from a broker's HTTP port, and from its directory."""
+"""What brokers tell over HTTP: where segments begin (their directory tells, too), their event loop, their clients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from playwright.sync_api import expect
 
+from browser.looks import problems
 from ottla.testing.ports import free_ports
 from ottla.testing.process import BrokerProcess
 
@@ -47,6 +49,25 @@ def test_segments_begin_where_their_files_say(telling, start_console, how):
     # A page shows a megabyte of batches: the first segment, and where the second begins.
     for file in files[:1]:
         assert f"{file}</span> begins" in text
+
+
+def test_a_broker_tells_of_its_loop_and_its_clients(telling, start_console, open_page):
+    console = start_console("--bootstrap-server", telling.bootstrap)
+    page = open_page(f"{console.url}/nodes/1/load", bypass_csp=True)
+    expect(page.locator(".tile", has_text="Longest stall")).to_contain_text("ms since the start")
+    expect(page.get_by_role("region", name="Connections")).to_contain_text("ottla")
+    expect(page.locator("section", has=page.get_by_role("heading", name="Stalls"))).not_to_contain_text(
+        "shows them"
+    )
+    assert problems(page) == []
+
+
+def test_a_broker_that_does_not_tell_says_so(broker, start_console, open_page):
+    page = open_page(
+        f"{start_console('--bootstrap-server', broker.bootstrap).url}/nodes/1/load", bypass_csp=True
+    )
+    expect(page.locator("main")).to_contain_text("Brokers of Ottla do with ottla.http.listen")
+    assert problems(page) == []
 
 
 def test_a_broker_that_does_not_tell_shows_none(broker, start_console):

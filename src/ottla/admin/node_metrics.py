@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import urllib.error
 import urllib.request
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -24,6 +25,9 @@ _TIMEOUT_S: Final = 2.0
 _MAX_BYTES: Final = 16 << 20
 _AT_ONCE: Final = 8
 _SAMPLE: Final = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*(?:\{.*\})?) ([^ ]+)$")
+_SOFTWARE: Final = re.compile(
+    r'^kafka_server_socket_server_metrics_connections\{clientSoftwareName="([^"]*)",clientSoftwareVersion="([^"]*)"'
+)
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 
@@ -41,6 +45,8 @@ class NodeNumbers:
     connections: float
     memory_bytes: float
     longest_stall_s: float
+    clients: tuple[tuple[str, int], ...] = ()
+    """Libraries with their versions, and how many connections each has; most first."""
 
 
 def node_numbers(cluster: Cluster) -> list[NodeNumbers]:
@@ -54,7 +60,7 @@ def node_numbers(cluster: Cluster) -> list[NodeNumbers]:
         if url:
             urls[node_id] = url
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(_read, urls.items())
+        found = pool.map(lambda node: read_numbers(*node), urls.items())
     return sorted((each for each in found if each is not None), key=lambda each: each.node_id)
 
 
@@ -69,8 +75,8 @@ def http_url(cluster: Cluster, node_id: int) -> str:
     return ""
 
 
-def _read(node: tuple[int, str]) -> NodeNumbers | None:
-    node_id, url = node
+def read_numbers(node_id: int, url: str) -> NodeNumbers | None:
+    """The numbers of a node at its address; None if it does not answer."""
     try:
         with urllib.request.urlopen(f"{url}/metrics?partitions=false", timeout=_TIMEOUT_S) as answer:
             text = answer.read(_MAX_BYTES).decode("utf-8", "replace")
@@ -109,4 +115,14 @@ def numbers(node_id: int, found: dict[str, float]) -> NodeNumbers:
         connections=total("kafka_server_socket_server_metrics_connection_count{"),
         memory_bytes=found.get("process_resident_memory_bytes", 0.0),
         longest_stall_s=found.get("ottla_event_loop_longest_stall_seconds", 0.0),
+        clients=_clients(found),
     )
+
+
+def _clients(found: dict[str, float]) -> tuple[tuple[str, int], ...]:
+    counts: Counter[str] = Counter()
+    for name, value in found.items():
+        match = _SOFTWARE.match(name)
+        if match is not None and value > 0:
+            counts[f"{match[1]} {match[2]}".strip() or "unnamed"] += int(value)
+    return tuple(counts.most_common())

@@ -46,7 +46,7 @@ class Segments:
         """The segments of a partition in order; empty where nobody tells."""
         if self._data is not None:
             return await self._cluster.run(_in_directory, self._data, topic, partition)
-        url = await self._url(leader)
+        url = await self.address(leader)
         if not url:
             return []
         service = Service("broker", url, timeout_s=_TIMEOUT_S)
@@ -56,7 +56,8 @@ class Segments:
             return []
         return _read(found)
 
-    async def _url(self, leader: int) -> str:
+    async def address(self, leader: int) -> str:
+        """Where a broker shows itself over HTTP; empty if it does not."""
         known = self._urls.get(leader)
         if known is not None and time.monotonic() - known[0] < _KNOWN_FOR_S:
             return known[1]

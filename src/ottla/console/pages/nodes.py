@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.admin.configs import describe_configs
 from ottla.admin.machines import by_machine, is_shared
+from ottla.admin.node_metrics import LISTEN, read_numbers
 from ottla.admin.quorum import describe_features
+from ottla.console.services import Service, ServiceProblem
 from ottla.console.web import NotFound, Values, View, page
 from ottla.wire.enums import ConfigResourceType
 
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
     from ottla.admin.configs import ConfigEntry
     from ottla.console.sampler.state import NodeState
 
-_TABS: Final = (("disks", "Disks", ""), ("settings", "Settings", "settings"))
+_TABS: Final = (("disks", "Disks", ""), ("load", "Load", "load"), ("settings", "Settings", "settings"))
+_SHOWN_STALLS: Final = 20
+_FRAMES: Final = 12
+_TIMEOUT_S: Final = 2.0
 
 
 def _loads(view: View) -> dict[int, dict[str, float]]:
@@ -120,6 +125,47 @@ async def node(view: View) -> Values:
         "largest": mine[:20],
         "commands": [f"ottla log-dirs --bootstrap-server {bootstrap} --describe --broker-list {number}"],
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A time for which a broker's event loop did not turn, and where it was; the innermost call first."""
+
+    at_ms: float
+    late_s: float
+    frames: list[str]
+
+
+@page("/nodes/{node}/load", "node_load.html", live=("facts", "load"), menu="nodes")
+async def node_load(view: View) -> Values:
+    """What a broker says of its event loop, its memory and its clients; only Ottla's do, over HTTP."""
+    base = _base(view, "load")
+    number = base["node"].node_id
+    url = await view.cluster.segments.address(number)
+    numbers = await view.cluster.run(read_numbers, number, url) if url else None
+    return {
+        **base,
+        "url": url,
+        "numbers": numbers,
+        "stalls": await _stalls(view, url) if numbers is not None else None,
+        "listen": LISTEN,
+        "commands": [f"curl {url}/metrics", f"curl {url}/debug/stalls"] if url else [],
+    }
+
+
+async def _stalls(view: View, url: str) -> list[Stall] | None:
+    """The newest stalls; None where the broker does not tell them."""
+    try:
+        found = await view.cluster.ask(Service("broker", url, timeout_s=_TIMEOUT_S), "GET", "/debug/stalls")
+    except ServiceProblem:
+        return None
+    stalls = []
+    listed = found.get("stacks") if isinstance(found, dict) else None
+    for each in listed[-_SHOWN_STALLS:] if isinstance(listed, list) else ():
+        at_ms, late_s, frames = (each.get(name) for name in ("at_ms", "late_s", "frames"))
+        if isinstance(at_ms, int | float) and isinstance(late_s, int | float) and isinstance(frames, list):
+            stalls.append(Stall(at_ms, late_s, [str(frame)[:300] for frame in frames[:_FRAMES]]))
+    return stalls[::-1]
 
 
 @page("/nodes/{node}/settings", "node_settings.html", menu="nodes")
