@@ -77,6 +77,17 @@ def test_ends_rates_and_columns_that_do_not_change():
     assert first is second
 
 
+def test_of_a_quiet_time_the_first_and_the_last_sample_are_kept():
+    brokers = Brokers({"orders": [10]})
+    state = cluster_of(orders=(1,))
+    for moment_s in range(0, 300, 15):
+        sample(brokers, state, float(moment_s))
+    brokers.ends["orders"] = [12]
+    sample(brokers, state, 300.0)
+    past = state.topics["orders"].past_ends
+    assert [(moment_s, list(ends)) for moment_s, ends in past] == [(0.0, [10]), (285.0, [10]), (300.0, [12])]
+
+
 def test_a_broker_that_is_gone_leaves_the_numbers_of_before_and_marks_them():
     brokers = Brokers({"orders": [10, 20, 30]})
     state = cluster_of(orders=(1, 2, 2))
