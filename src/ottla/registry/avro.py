@@ -15,7 +15,13 @@ from typing import Final, cast
 from ottla.json_types import Json, JsonList, JsonObject
 from ottla.registry.avro_types import NAMED, PRIMITIVES, AvroType, Field, to_text
 from ottla.registry.errors import InvalidSchema
-from ottla.registry.limits import MAX_DEPTH, MAX_NODES, MAX_SCHEMA_BYTES
+from ottla.registry.limits import (
+    MAX_DEFAULT_CHECKS,
+    MAX_DEPTH,
+    MAX_NAME_CHARS,
+    MAX_NODES,
+    MAX_SCHEMA_BYTES,
+)
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ORDERS: Final = ("ascending", "descending", "ignore")
@@ -204,6 +210,8 @@ class _Parser:
         if "." not in name:
             chosen = space if own is None else own
             name = f"{chosen}.{name}" if chosen else name
+        if len(name) > MAX_NAME_CHARS:
+            raise InvalidSchema(f"{path}/name: a full name has more than {MAX_NAME_CHARS} characters")
         for part in name.lstrip(".").split("."):
             if not self._valid(part):
                 raise InvalidSchema(f"{path}/name: {_short(name)} is not a valid name")
@@ -265,41 +273,63 @@ class _Parser:
         """Check defaults when all names are defined."""
         if self._lenient:
             return
+        defaults = Defaults()
         for field, where in self._defaults:
-            if not fits(field.type, field.default):
+            if not defaults.fits(field.type, field.default):
                 shown = _short(field.default)
                 raise InvalidSchema(f"{where}/default: {shown} is not a value of the type of {field.name}")
 
 
-def fits(one: AvroType, value: Json) -> bool:
-    """Whether a JSON value is a default of a type. A union's default may be of any branch, as in Avro 1.12."""
-    match one.kind:
-        case "null":
-            return value is None
-        case "boolean":
-            return isinstance(value, bool)
-        case "int" | "long":
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                return False
-            bits = 31 if one.kind == "int" else 63
-            return (isinstance(value, int) or value.is_integer()) and -(1 << bits) <= value < 1 << bits
-        case "float" | "double":
-            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        case "string" | "bytes" | "fixed" | "enum":
-            return isinstance(value, str)
-        case "array":
-            assert one.items is not None
-            return isinstance(value, list) and all(fits(one.items, item) for item in value)
-        case "map":
-            assert one.items is not None
-            return isinstance(value, dict) and all(fits(one.items, item) for item in value.values())
-        case "union":
-            return any(fits(branch, value) for branch in one.branches)
-    if not isinstance(value, dict):
-        return False
-    return all(
-        fits(each.type, value[each.name]) if each.name in value else each.has_default for each in one.fields
-    )
+class Defaults:
+    """Checks defaults. A value is checked once for each type that it meets, and there is a limit on that."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], bool] = {}
+        self._checks = 0
+
+    def fits(self, one: AvroType, value: Json) -> bool:
+        """Whether a JSON value is a default of a type. A union's default may be of any branch, as in Avro 1.12."""
+        self._checks += 1
+        if self._checks > MAX_DEFAULT_CHECKS:
+            raise InvalidSchema(f"its defaults take more than {MAX_DEFAULT_CHECKS} checks")
+        if not isinstance(value, dict | list):
+            return self._is_of(one, value)
+        key = (id(one), id(value))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._is_of(one, value)
+        return known
+
+    def _is_of(self, one: AvroType, value: Json) -> bool:
+        match one.kind:
+            case "null":
+                return value is None
+            case "boolean":
+                return isinstance(value, bool)
+            case "int" | "long":
+                if isinstance(value, bool) or not isinstance(value, int | float):
+                    return False
+                bits = 31 if one.kind == "int" else 63
+                return (isinstance(value, int) or value.is_integer()) and -(1 << bits) <= value < 1 << bits
+            case "float" | "double":
+                return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            case "string" | "bytes" | "fixed" | "enum":
+                return isinstance(value, str)
+            case "array":
+                assert one.items is not None
+                return isinstance(value, list) and all(self.fits(one.items, item) for item in value)
+            case "map":
+                assert one.items is not None
+                return isinstance(value, dict) and all(self.fits(one.items, item) for item in value.values())
+            case "union":
+                return any(self.fits(branch, value) for branch in one.branches)
+        if not isinstance(value, dict):
+            return False
+        self._checks += len(one.fields)
+        return all(
+            self.fits(each.type, value[each.name]) if each.name in value else each.has_default
+            for each in one.fields
+        )
 
 
 def _strings(given: Json, path: str) -> list[str]:

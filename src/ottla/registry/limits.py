@@ -15,6 +15,16 @@ MAX_REFERENCES: Final = 256
 """Schemas that one schema may reach through references."""
 MAX_COMPARED_PAIRS: Final = 100_000
 """Pairs of types that one comparison may look at."""
+MAX_ALL_PAIRS: Final = 1_000_000
+"""Pairs in the comparisons with all versions of a subject."""
+MAX_COMPARED_ENTRIES: Final = 1_000_000
+"""Symbols, values and keywords that one comparison may look at, again for each pair."""
+MAX_DEFAULT_CHECKS: Final = 1_000_000
+"""Values of defaults that are checked against types, again for each branch of a union."""
+MAX_NAME_CHARS: Final = 4_096
+"""A full name in Avro, an address in JSON Schema: types below it repeat it."""
+MAX_SHOWN_CHARS: Final = 1_000
+"""A path or a sentence of an error."""
 MAX_MESSAGES: Final = 50
 """Incompatibilities that one answer lists."""
 MAX_SUBJECT_CHARS: Final = 1024

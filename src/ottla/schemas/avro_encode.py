@@ -12,11 +12,14 @@ from enum import Enum
 from typing import Final, cast
 
 from ottla.json_types import Json, JsonTypeError, as_list, as_number, as_object, as_text
+from ottla.registry.avro import Defaults
 from ottla.registry.avro_types import AvroType, Field
+from ottla.registry.errors import InvalidSchema
 from ottla.schemas import avro_values
 from ottla.schemas.avro_values import SMALL, TOO_DEEP, ZIGZAG, int_bytes, logical_functions, long_bytes
 from ottla.schemas.errors import SchemaError
 
+_MAX_DEFAULT_VALUES: Final = 10_000
 _BOOLEANS: Final = {True: b"\1", False: b"\0"}
 
 _EXACT: Final[Mapping[type, tuple[str, ...]]] = {
@@ -273,8 +276,11 @@ class _Union:
         return long_bytes(at) + write(value)
 
     def _choose(self, value: object) -> int:
+        known: avro_values.Known = {}
         fitting = [
-            at for at, (branch, _) in enumerate(self._branches) if avro_values.explain(branch, value) is None
+            at
+            for at, (branch, _) in enumerate(self._branches)
+            if avro_values.explain(branch, value, "", known) is None
         ]
         if not fitting:
             raise TypeError("no branch of the union fits")
@@ -301,32 +307,56 @@ def field_default(field: Field) -> object:
         return python_default(field.type, field.default)
     except (JsonTypeError, ValueError) as error:
         raise SchemaError(f"the default of the field {field.name} is no value of its type: {error}") from None
+    except (_TooLarge, RecursionError, InvalidSchema):
+        raise SchemaError(
+            f"the default of the field {field.name}, written out, has more than {_MAX_DEFAULT_VALUES} values or"
+            " is too deep"
+        ) from None
 
 
 def python_default(one: AvroType, value: Json) -> object:
     """A default of a schema as the value that a program would write."""
-    if value is None:
-        return None
-    if one.kind == "union":
-        from ottla.registry.avro import fits
+    return _WrittenOut().value(one, value)
 
-        return next((python_default(each, value) for each in one.branches if fits(each, value)), value)
-    if one.kind in ("bytes", "fixed"):
-        raw = as_text(value).encode("latin-1")
+
+class _TooLarge(Exception):
+    """A default has too many values."""
+
+
+class _WrittenOut:
+    """Writes a default out, with the defaults of fields that it leaves out, up to a limit."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._defaults = Defaults()
+
+    def value(self, one: AvroType, value: Json) -> object:
+        self._count += 1
+        if self._count > _MAX_DEFAULT_VALUES:
+            raise _TooLarge
+        if value is None:
+            return None
+        if one.kind == "union":
+            for each in one.branches:
+                if self._defaults.fits(each, value):
+                    return self.value(each, value)
+            return value
+        if one.kind in ("bytes", "fixed"):
+            raw = as_text(value).encode("latin-1")
+            logical = logical_functions(one)
+            return logical[1](raw) if logical else raw
+        if one.items is not None:
+            items = one.items
+            if one.kind == "array":
+                return [self.value(items, each) for each in as_list(value)]
+            return {key: self.value(items, each) for key, each in as_object(value).items()}
+        if one.kind in ("record", "error"):
+            given = as_object(value)
+            return {
+                field.name: self.value(field.type, given.get(field.name, field.default))
+                for field in one.fields
+            }
+        if one.kind in ("float", "double"):
+            return float(as_number(value))
         logical = logical_functions(one)
-        return logical[1](raw) if logical else raw
-    if one.items is not None:
-        items = one.items
-        if one.kind == "array":
-            return [python_default(items, each) for each in as_list(value)]
-        return {key: python_default(items, each) for key, each in as_object(value).items()}
-    if one.kind in ("record", "error"):
-        given = as_object(value)
-        return {
-            field.name: python_default(field.type, given.get(field.name, field.default))
-            for field in one.fields
-        }
-    if one.kind in ("float", "double"):
-        return float(as_number(value))
-    logical = logical_functions(one)
-    return logical[1](value) if logical else value
+        return logical[1](value) if logical else value

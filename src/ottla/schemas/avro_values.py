@@ -6,7 +6,7 @@ import datetime as dt
 import decimal
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from ottla.registry.avro_types import AvroType
 from ottla.schemas.errors import InvalidData, SchemaError
@@ -19,6 +19,8 @@ FromRaw = Callable[..., object]
 TOO_DEEP: Final = (RecursionError, SyntaxError, MemoryError)
 """What Python raises for generated code that nests deeper than it takes."""
 SMALL: Final = 8192
+MAX_DIGITS: Final = 10_000
+"""Of a decimal: a scale of a thousand million would make numbers of as many digits."""
 MAX_EMPTY_ITEMS: Final = 1_000_000
 """Items without bytes (nulls) that an array of a record may have."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -182,6 +184,8 @@ def decimal_digits(one: AvroType) -> tuple[int, int]:
     precision, scale = one.props.get("precision", 0), one.props.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int):
         raise SchemaError("the precision and the scale of a decimal are whole numbers")
+    if not (0 <= precision <= MAX_DIGITS and 0 <= scale <= MAX_DIGITS):
+        raise SchemaError(f"the precision and the scale of a decimal are at most {MAX_DIGITS}")
     return precision, scale
 
 
@@ -235,13 +239,18 @@ def logical_functions(one: AvroType) -> tuple[ToRaw, FromRaw] | None:
 # -- errors
 
 
-def explain(one: AvroType, value: object, path: str = "") -> str | None:
+Known: TypeAlias = dict[tuple[int, int], tuple[object, bool]]
+"""By a branch and a value: the value, which must stay, and whether it fits."""
+
+
+def explain(one: AvroType, value: object, path: str = "", known: Known | None = None) -> str | None:
     """Where and why a value does not fit a type; None where it does."""
+    known = {} if known is None else known
     where = path or "the value"
     if one.kind in ("record", "error"):
-        return _explain_record(one, value, path, where)
+        return _explain_record(one, value, path, where, known)
     if one.kind == "union":
-        if any(explain(branch, value, path) is None for branch in one.branches):
+        if any(_fits(branch, value, path, known) for branch in one.branches):
             return None
         return f"{where}: {_short(value)} fits no branch of the union"
     if one.kind in ("array", "map"):
@@ -254,12 +263,21 @@ def explain(one: AvroType, value: object, path: str = "") -> str | None:
         else:
             return f"{where}: {_short(value)} is not {'a dict' if one.kind == 'map' else 'a list'}"
         return next(
-            (found for key, each in pairs if (found := explain(one.items, each, f"{path}[{key!r}]"))), None
+            (found for key, each in pairs if (found := explain(one.items, each, f"{path}[{key!r}]", known))),
+            None,
         )
     return _explain_plain(one, value, where)
 
 
-def _explain_record(one: AvroType, value: object, path: str, where: str) -> str | None:
+def _fits(branch: AvroType, value: object, path: str, known: Known) -> bool:
+    """Whether a value fits a branch. Asked once for both: unions inside unions would ask again and again."""
+    key = (id(branch), id(value))
+    if key not in known:
+        known[key] = (value, explain(branch, value, path, known) is None)
+    return known[key][1]
+
+
+def _explain_record(one: AvroType, value: object, path: str, where: str, known: Known) -> str | None:
     for field in one.fields:
         name = f"{path}.{field.name}" if path else field.name
         if isinstance(value, Mapping):
@@ -272,7 +290,7 @@ def _explain_record(one: AvroType, value: object, path: str, where: str) -> str 
             each = getattr(value, field.name)
         else:
             return f"{where}: {_short(value)} is not a {one.simple_name}"
-        found = explain(field.type, each, name)
+        found = explain(field.type, each, name, known)
         if found:
             return found
     return None

@@ -67,6 +67,56 @@ def test_billion_laughs_in_avro_are_compared_and_compiled_by_their_names():
         encode({"f0": {}})
 
 
+def default_laughs():
+    """Three fields of the type below at each level, which all are left out of the default."""
+    one = {"type": "record", "name": "L0", "fields": [{"name": "f", "type": "int", "default": 0}]}
+    for level in range(1, 50):
+        types = [one, f"L{level - 1}", f"L{level - 1}"]
+        fields = [{"name": f"f{at}", "type": each, "default": {}} for at, each in enumerate(types)]
+        one = {"type": "record", "name": f"L{level}", "fields": fields}
+    return one
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"name": "x", "type": default_laughs(), "default": {}},
+        {
+            "name": "x",
+            "type": {"type": "record", "name": "R", "fields": [{"name": "a", "type": "R", "default": {}}]},
+            "default": {},
+        },
+    ],
+    ids=["laughs", "itself"],
+)
+def test_defaults_that_have_no_end_are_refused(field):
+    reader = avro.parse(json.dumps({"type": "record", "name": "T", "fields": [field]})).root
+    writer = avro.parse('{"type":"record","name":"T","fields":[]}').root
+    with bounded():
+        with pytest.raises(SchemaError, match="default of the field"):
+            compile_encoder(reader)
+        with pytest.raises(SchemaError, match="default of the field"):
+            compile_decoder(writer, reader)
+
+
+def test_a_value_is_asked_once_whether_it_fits_a_branch():
+    # Two branches at each level: branch by branch it would be two to the power of forty questions.
+    second = {"type": "record", "name": "R2", "fields": [{"name": "a", "type": ["R1", "R2"]}]}
+    first = {"type": "record", "name": "R1", "fields": [{"name": "a", "type": ["R1", second]}]}
+    root = avro.parse(json.dumps([first, "R2"])).root
+    value = 5
+    for _ in range(40):
+        value = {"a": value}
+    with bounded(), pytest.raises(SchemaError, match="fits no branch"):
+        compile_encoder(root)(value)
+
+
+def test_a_decimal_of_a_thousand_million_digits_is_refused():
+    logical = {"type": "bytes", "logicalType": "decimal", "precision": 2_000_000_000, "scale": 1_000_000_000}
+    with pytest.raises(SchemaError, match="at most 10000"):
+        compile_encoder(avro.parse(json.dumps(logical)).root)
+
+
 def test_a_small_diamond_is_written_and_read():
     root = avro.parse(avro_laughs(levels=3)).root
     inner = {"f0": {"f0": 1}, "f1": {"f0": 2}, "f2": None}

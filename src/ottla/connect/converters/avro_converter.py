@@ -15,7 +15,7 @@ from ottla.connect.data.schema import ConnectValue, Schema, SchemaAttributes, Ty
 from ottla.connect.failures import DataError
 from ottla.json_types import JsonList, JsonObject
 from ottla.registry.avro_types import AvroType
-from ottla.schemas.avro_encode import python_default
+from ottla.schemas.avro_encode import field_default
 
 AvroSchema: TypeAlias = str | JsonList | JsonObject
 """An Avro schema as JSON: the name of a type, a union, or an object."""
@@ -155,7 +155,7 @@ def schema_of(one: AvroType, *, optional: bool = False, default: ConnectValue = 
     if one.kind in ("record", "error"):
         fields = []
         for each in one.fields:
-            given = python_default(each.type, each.default) if each.has_default else None
+            given = field_default(each) if each.has_default else None
             plain = given if isinstance(given, bool | int | float | str) else None
             fields.append((each.name, schema_of(each.type, default=plain)))
         return data.struct(fields, **(more | {"name": one.name}))
