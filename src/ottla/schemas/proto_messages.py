@@ -9,13 +9,13 @@ import base64
 import binascii
 import datetime as dt
 import decimal
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ottla.json_types import JsonTypeError, as_text
-from ottla.schemas.avro_values import read_long
+from ottla.schemas import proto_built_in
+from ottla.schemas.avro_values import MAX_DIGITS, read_long
 from ottla.schemas.client import RegisteredSchema, Registry, references_of
 from ottla.schemas.errors import InvalidData, SchemaError
 from ottla.schemas.values import Value
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 MAX_INDEXES: Final = 100
 _MAX_IMPORTS_DEPTH: Final = 20
-_BUILT_IN: Final = "google/protobuf/"
 _MAIN: Final = "main.proto"
 TIMESTAMP: Final = "google.protobuf.Timestamp"
 WRAPPERS: Final = frozenset(
@@ -72,10 +71,8 @@ class MessageTypes:
             raise SchemaError(f"the registry gives no descriptor of {name}: {error}") from None
         file.name = name
         for each in file.dependency:
-            if each.startswith(_BUILT_IN) and each not in self._added:
+            if each not in self._added and proto_built_in.add_to(self._pool, each):
                 self._added.add(each)
-                module = importlib.import_module(each.removesuffix(".proto").replace("/", ".") + "_pb2")
-                self._pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
         self._pool.Add(file)
         return self._pool.FindFileByName(name)
 
@@ -262,6 +259,25 @@ def _message(descriptor: Descriptor, value: Value) -> Message:
         return kind(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)
     if descriptor.full_name in WRAPPERS and not isinstance(value, dict):
         return kind(value=value)
+    if descriptor.full_name == proto_built_in.DECIMAL and isinstance(value, decimal.Decimal):
+        return kind(**_decimal_parts(value))
+    if descriptor.full_name == proto_built_in.DATE and isinstance(value, dt.date):
+        return kind(year=value.year, month=value.month, day=value.day)
+    if descriptor.full_name == proto_built_in.TIME and isinstance(value, dt.time):
+        nanos = value.microsecond * 1000
+        return kind(hours=value.hour, minutes=value.minute, seconds=value.second, nanos=nanos)
     if not isinstance(value, dict):
         raise TypeError(f"a dict is wanted for {descriptor.name}, not a {type(value).__name__}")
     return from_python(kind, value)
+
+
+def _decimal_parts(value: decimal.Decimal) -> dict[str, Value]:
+    """A decimal as its unscaled number, the number of its digits, and its scale."""
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or abs(exponent) > MAX_DIGITS or len(digits) > MAX_DIGITS:
+        raise ValueError(f"a decimal has at most {MAX_DIGITS} digits")
+    number = int("".join(map(str, digits)) or "0") * 10 ** max(0, exponent)
+    number = -number if sign else number
+    size = (number if number >= 0 else ~number).bit_length() // 8 + 1
+    raw = number.to_bytes(size, "big", signed=True)
+    return {"value": raw, "precision": len(str(abs(number))), "scale": max(0, -exponent)}

@@ -5,6 +5,8 @@ Optional fields carry the word `optional`, as Confluent's converter writes them 
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -13,7 +15,8 @@ from ottla.connect.converters.registry_converter import RegistryConverter, conne
 from ottla.connect.data import schema as data
 from ottla.connect.data.schema import ConnectValue, Schema, Type
 from ottla.connect.failures import DataError
-from ottla.schemas import frames
+from ottla.schemas import frames, proto_built_in
+from ottla.schemas.avro_values import MAX_DIGITS
 from ottla.schemas.errors import InvalidData
 from ottla.schemas.proto import index_bytes
 from ottla.schemas.proto_messages import (
@@ -57,7 +60,21 @@ _CONNECT_TYPES: Final = {
 """By the numbers of `FieldDescriptorProto.Type`; unsigned numbers of 32 bits need 64, and enums are names."""
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _DEFAULT_NAME: Final = "ConnectDefault1"
-_IMPORT: Final = 'import "google/protobuf/timestamp.proto";\n'
+_META: Final = "confluent.field_meta"
+_IMPORTS: Final = {
+    TIMESTAMP: "google/protobuf/timestamp.proto",
+    proto_built_in.DATE: "google/type/date.proto",
+    proto_built_in.TIME: "google/type/timeofday.proto",
+    proto_built_in.DECIMAL: "confluent/type/decimal.proto",
+    _META: "confluent/meta.proto",
+}
+"""The files of the types and the option that a schema may use."""
+_MESSAGES: Final = {
+    data.TIMESTAMP: TIMESTAMP,
+    data.DATE: proto_built_in.DATE,
+    data.TIME: proto_built_in.TIME,
+    data.DECIMAL: proto_built_in.DECIMAL,
+}
 _FIRST: Final = index_bytes([0])
 
 
@@ -96,8 +113,8 @@ class ProtobufConverter(RegistryConverter):
                 schema = schemas.get(tuple(path))
                 if schema is None:
                     schema = schemas[tuple(path)] = schema_of(kind.DESCRIPTOR)
-                return connect_value(schema, to_python(parse(kind, record[start:])))
-            except (ValueError, IndexError) as error:
+                return connect_value(schema, to_python(parse(kind, record[start:])), _logical)
+            except (ValueError, IndexError, ArithmeticError) as error:
                 text = f"a record with the schema id {schema_id} cannot be read: {error}"
                 raise InvalidData(text, schema_id) from None
 
@@ -121,13 +138,14 @@ def proto_of(schema: Schema) -> str:
     head = 'syntax = "proto3";\n'
     if package:
         head += f"package {'.'.join(_checked(part) for part in package.split('.'))};\n"
-    return head + (_IMPORT if TIMESTAMP in body else "") + body
+    imports = [f'import "{file}";\n' for word, file in _IMPORTS.items() if word in body]
+    return head + "".join(imports) + body
 
 
 def _message(name: str, schema: Schema, indent: str) -> str:
     inner: dict[str, Schema] = {}
     lines = [
-        f"{indent}  {_field(one.schema, one.name, inner)} {_checked(one.name)} = {one.index + 1};\n"
+        f"{indent}  {_field(one.schema, one.name, inner)} {_checked(one.name)} = {one.index + 1}{_scale(one.schema)};\n"
         for one in schema.fields
     ]
     lines += [_message(each, its, indent + "  ") for each, its in inner.items()]
@@ -147,18 +165,13 @@ def _field(schema: Schema, name: str, inner: dict[str, Schema]) -> str:
         values = _type(schema.value_schema, name, inner)
         return f"map<{_PROTO_TYPES[schema.key_schema.type]}, {values}>"
     kind = _type(schema, name, inner)
-    plain = schema.type is not Type.STRUCT and kind != TIMESTAMP
+    plain = schema.type is not Type.STRUCT and kind not in _IMPORTS
     return f"optional {kind}" if schema.optional and plain else kind
 
 
 def _type(schema: Schema, name: str, inner: dict[str, Schema]) -> str:
-    if schema.name == data.TIMESTAMP:
-        return TIMESTAMP
-    if schema.name in (data.DECIMAL, data.DATE, data.TIME):
-        short = schema.name.rpartition(".")[2]
-        raise DataError(
-            f"ProtobufConverter has no type for {short} (field {name}); change it with the transform Cast"
-        )
+    if schema.name in _MESSAGES:
+        return _MESSAGES[schema.name]
     if schema.type in (Type.ARRAY, Type.MAP):
         raise DataError(
             f"Protobuf has no list or map inside a list or map (field {name}); put it into a struct"
@@ -169,6 +182,15 @@ def _type(schema: Schema, name: str, inner: dict[str, Schema]) -> str:
     while inner.setdefault(wanted, schema) != schema:
         wanted += "_"
     return wanted
+
+
+def _scale(schema: Schema) -> str:
+    """The option that tells a decimal's scale, of a field, or of a list's or map's values."""
+    one = schema.value_schema if schema.type in (Type.ARRAY, Type.MAP) and schema.value_schema else schema
+    if one.name != data.DECIMAL:
+        return ""
+    scale = int((one.parameters or {}).get(data.SCALE, "0"))
+    return f' [({_META}) = {{ params: [{{ key: "scale", value: "{scale}" }}] }}]'
 
 
 def _checked(name: str) -> str:
@@ -194,19 +216,61 @@ def schema_of(descriptor: Descriptor, above: tuple[str, ...] = ()) -> Schema:
 def _schema_of_field(field: FieldDescriptor, above: tuple[str, ...]) -> Schema:
     if is_map(field):
         entry = field.message_type.fields_by_name
-        return data.map_of(_schema_of_one(entry["key"], above), _schema_of_one(entry["value"], above))
-    found = _schema_of_one(field, above)
+        scale = _scale_of(field)
+        return data.map_of(_schema_of_one(entry["key"], above), _schema_of_one(entry["value"], above, scale))
+    found = _schema_of_one(field, above, _scale_of(field))
     if repeated(field):
         return data.array(found)
     return data.optional(found) if field.has_presence else found
 
 
-def _schema_of_one(field: FieldDescriptor, above: tuple[str, ...]) -> Schema:
+def _scale_of(field: FieldDescriptor) -> int:
+    """The scale of the decimals of a field, as its options tell it."""
+    scale = proto_built_in.field_params(field).get(data.SCALE, "0")
+    return int(scale) if scale.isascii() and scale.isdigit() and len(scale) < 6 else 0
+
+
+def _schema_of_one(field: FieldDescriptor, above: tuple[str, ...], scale: int = 0) -> Schema:
     kind = field.message_type
     if kind is None:
         return Schema(_CONNECT_TYPES[field.type])
     if kind.full_name == TIMESTAMP:
         return data.TIMESTAMP_SCHEMA
+    if kind.full_name == proto_built_in.DATE:
+        return data.DATE_SCHEMA
+    if kind.full_name == proto_built_in.TIME:
+        return data.TIME_SCHEMA
+    if kind.full_name == proto_built_in.DECIMAL:
+        return data.decimal_schema(scale)
     if kind.full_name in WRAPPERS:
         return _schema_of_one(kind.fields_by_name["value"], above)
     return schema_of(kind, above)
+
+
+def _logical(schema: Schema, value: ConnectValue) -> ConnectValue:
+    """The message of a logical type as Connect's value."""
+    if not isinstance(value, dict):
+        return value
+    if schema.name == data.DATE:
+        return dt.date(value["year"], value["month"], value["day"])
+    if schema.name == data.TIME:
+        return dt.time(value["hours"], value["minutes"], value["seconds"], value["nanos"] // 1000)
+    return _decimal(schema, value)
+
+
+def _decimal(schema: Schema, value: ConnectValue) -> decimal.Decimal:
+    scale = int((schema.parameters or {}).get(data.SCALE, "0"))
+    own = value["scale"]
+    if not 0 <= own <= MAX_DIGITS or len(value["value"]) > MAX_DIGITS:
+        raise ValueError(f"a decimal has more than {MAX_DIGITS} digits")
+    number = int.from_bytes(value["value"], "big", signed=True)
+    if own > scale:
+        number, lost = divmod(number, 10 ** (own - scale))
+        if lost:
+            raise ValueError(
+                f"a decimal has {own} digits after the point, and its schema says {scale}"
+                " (the parameter scale of confluent.field_meta)"
+            )
+        own = scale
+    sign, digits = int(number < 0), tuple(map(int, str(abs(number) * 10 ** (scale - own))))
+    return decimal.Decimal((sign, digits, -scale))
