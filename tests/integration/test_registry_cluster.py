@@ -223,4 +223,10 @@ roles = ["admin"]
         assert ann.register("shop-value", '"long"')[0] == 403
         assert ann.ask("DELETE", "/subjects/shop-value")[0] == 403
         assert eve.ask("PUT", "/config", {"compatibility": "NONE"})[0] == 200
+        # An alias opens no subject that its user may not see.
+        assert eve.register("bank-value", '"int"')[0] == 200
+        assert eve.ask("PUT", "/config/shop-bank", {"alias": "bank-value"})[0] == 200
+        assert bob.ask("GET", "/subjects/shop-bank/versions")[0] == 403
+        assert bob.register("shop-bank", '"long"')[0] == 403
+        assert ann.ask("GET", "/subjects/shop-bank/versions") == (200, [1])
         assert b"scrypt" not in registry.output

@@ -34,7 +34,7 @@ class Instance:
 
     async def __aexit__(self, *_: object) -> None:
         await self.log.stop()
-        self.registry.formats.close()
+        self.registry.workbench.close()
 
     async def register(self, name: str) -> int:
         text = json.dumps({"type": "record", "name": name, "fields": []})

@@ -403,3 +403,14 @@ def test_serializers_refuse_a_schema_whose_rules_would_have_to_run(http, registr
     http.register("open-value", V1, ruleSet=disabled)
     serde = Registry(registry.url).avro("open-value", V1)
     assert serde.deserialize("open", [], serde.serialize("open", [], {"id": 1})) == {"id": 1}
+
+
+def test_an_alias_for_deks_names_the_subject_of_the_key(http):
+    http.ask("POST", KEKS, kek("aliased"))
+    assert http.ask("PUT", "/config/short", {"aliasForDeks": "orders-value"})[0] == 200
+    status, made = http.ask("POST", f"{KEKS}/aliased/deks", dek(subject="short"))
+    assert (status, made["subject"]) == (200, "orders-value")
+    assert http.get(f"{KEKS}/aliased/deks/short")["encryptedKeyMaterial"] == MATERIAL
+    assert http.get(f"{KEKS}/aliased/deks") == ["orders-value"]
+    # It is an alias for keys only.
+    assert http.get("/subjects/short/versions")["error_code"] == 40401

@@ -193,6 +193,30 @@ def test_metadata_and_rules_are_kept(http):
     }
 
 
+def test_an_alias_stands_for_its_subject(http):
+    first = http.register("real-value", V1)[1]
+    assert http.ask("PUT", "/config/other-name", {"alias": "real-value"}) == (200, {"alias": "real-value"})
+    assert http.get("/subjects/other-name/versions/latest")["subject"] == "real-value"
+    assert http.ask("POST", "/subjects/other-name", {"schema": json.dumps(V1)})[1]["id"] == first["id"]
+    assert http.register("other-name", V2)[1]["version"] == 2
+    assert http.get("/subjects/real-value/versions") == [1, 2]
+    check = "/compatibility/subjects/other-name/versions/latest"
+    assert http.ask("POST", check, {"schema": json.dumps(BAD)})[1] == {"is_compatible": False}
+    assert http.get(f"/schemas/ids/{first['id']}/versions?subject=other-name") == [
+        {"subject": "real-value", "version": 1}
+    ]
+    # Its settings are its own, so that it can be changed, and ended.
+    assert http.get("/config/other-name") == {"compatibilityLevel": "BACKWARD", "alias": "real-value"}
+    assert http.ask("PUT", "/config/other-name", {"alias": "a\0b"})[1]["error_code"] == 42208
+    assert http.ask("DELETE", "/config/other-name")[0] == 200
+    assert http.get("/subjects/other-name/versions")["error_code"] == 40401
+    # In another context it is a name of that context.
+    http.register(":.lab:real-value", '"int"')
+    http.ask("PUT", "/contexts/.lab/config/other-name", {"alias": "real-value"})
+    assert http.get("/contexts/.lab/subjects/other-name/versions/1")["schema"] == '"int"'
+    assert http.get("/subjects/other-name/versions")["error_code"] == 40401
+
+
 def test_media_types(http):
     assert http.ask("GET", "/subjects", Accept="text/html")[0] == 406
     assert http.ask("GET", "/subjects", Accept="application/json")[0] == 200

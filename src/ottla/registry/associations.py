@@ -135,6 +135,9 @@ class Associations:
                 self._check_subject(one, held)
             return [one.document(self.state.associations.get(one.place)) for one in wanted]
 
+        for one in wanted:
+            if one.schema is not None:
+                await self._registry.ahead(one.subject, one.schema, lenient=True)
         out = check()
         if dry_run:
             return out
@@ -193,7 +196,7 @@ class Associations:
         """Whether the subject has the schema that comes along."""
         assert one.schema is not None
         try:
-            self._registry.find(one.subject, one.schema, normalize=one.normalize)
+            self._registry.found(one.subject, one.schema, normalize=one.normalize)
         except RegistryError as error:
             if error.status == 404:
                 return False

@@ -13,6 +13,7 @@ from ottla.registry.state import Version
 
 _KEPT: Final = (
     "alias",
+    "aliasForDeks",
     "normalize",
     "validateFields",
     "validateRules",
@@ -23,7 +24,7 @@ _KEPT: Final = (
     "defaultRuleSet",
     "overrideRuleSet",
 )
-"""Settings that are kept and given back. `alias` and those that validate have no effect."""
+"""Settings beside the level. Those that validate are kept and given back, and have no effect."""
 _CHECKED: Final = {
     "defaultMetadata": check_metadata,
     "overrideMetadata": check_metadata,
@@ -156,6 +157,9 @@ async def set_config(registry: Registry, scope: str | None, body: JsonObject) ->
     wanted = {key: body[key] for key in _KEPT if body.get(key) is not None}
     for key, check in _CHECKED.items():
         check(wanted.get(key))
+    for key in ("alias", "aliasForDeks"):
+        if wanted.get(key):
+            names.check(str(wanted[key]))
     group = wanted.get("compatibilityGroup", "")
     if not isinstance(group, str):
         raise RegistryError(422, 42203, "compatibilityGroup is the name of a property of the metadata.")

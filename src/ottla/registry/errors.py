@@ -17,6 +17,10 @@ class InvalidSchema(Exception):
     """A text is not a schema of its format, or exceeds a limit. The message says where."""
 
 
+class CompilerFailed(InvalidSchema):
+    """protoc did not answer, which may be the machine's fault: the schema is not known to be invalid."""
+
+
 def subject_not_found(subject: str) -> RegistryError:
     return RegistryError(404, 40401, f"Subject '{subject}' not found.")
 

@@ -5,16 +5,19 @@ Libraries of JSON Schema and Protobuf are loaded with the first schema of their 
 
 from __future__ import annotations
 
+import hashlib
 import json
+import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from ottla.registry import avro
 from ottla.registry.avro_types import to_text
 from ottla.registry.compat import avro as avro_compat
+from ottla.registry.compat.budget import Budget
 from ottla.registry.errors import InvalidSchema
+from ottla.registry.limits import MAX_SCHEMA_BYTES
 
 if TYPE_CHECKING:
     from ottla.registry.json_schema import JsonSchema
@@ -23,16 +26,36 @@ if TYPE_CHECKING:
 Model: TypeAlias = "avro.AvroSchema | JsonSchema | ProtoSchema"
 
 TYPES: Final = ("JSON", "PROTOBUF", "AVRO")
+_MANY: Final = 1 << 40
 _CACHED: Final = 1_000
+_CACHED_CHARS: Final = 4 * MAX_SCHEMA_BYTES
+"""Of all texts together: what is parsed of a text may be twenty times as large."""
 
 
-@dataclass(frozen=True, slots=True)
 class Source:
-    """A schema's text with those of its references, each under its name, dependencies first."""
+    """A schema's text with those of its references, each under its name, dependencies first.
 
-    type: str
-    text: str
-    references: tuple[tuple[str, Source], ...] = ()
+    Two are equal by a digest: schemas that refer to the same one twice, level by level, are not walked through again.
+    """
+
+    __slots__ = ("chars", "digest", "references", "text", "type")
+
+    def __init__(self, kind: str, text: str, references: tuple[tuple[str, Source], ...] = ()) -> None:
+        self.type = kind
+        self.text = text
+        self.references = references
+        self.chars: int = min(_MANY, len(text) + sum(each.chars for _, each in references))
+        """The length of its text, and of those that it refers to."""
+        found = hashlib.sha256(f"{kind}\0{len(text)}\0{text}".encode("utf-8", "surrogatepass"))
+        for name, each in references:
+            found.update(f"\0{len(name)}\0{name}".encode("utf-8", "surrogatepass") + each.digest)
+        self.digest: bytes = found.digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Source) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +67,43 @@ class Parsed:
     normalized: str
     model: Model
 
+    def meaning(self) -> bytes:
+        """Equal for schemas whose texts differ in spelling only."""
+        return hashlib.sha256(self.normalized.encode("utf-8", "surrogatepass")).digest()
+
 
 class Formats:
-    """Parses and compares, and remembers what it has parsed lately."""
+    """Parses and compares, and remembers what it has parsed lately. Several threads may use it."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[Source, bool], Parsed] = OrderedDict()
+        self._chars = 0
+        self._lock = threading.Lock()
         self._compiler: Compiler | None = None
 
     def parse(self, source: Source, *, lenient: bool = False) -> Parsed:
         """The parsed schema; InvalidSchema if it is not one."""
-        key = (source, lenient)
-        found = self._known.get(key)
-        if found is not None:
-            self._known.move_to_end(key)
-            return found
+        with self._lock:
+            # What is valid by the strict rules is so by the lenient ones.
+            for key in ((source, False), (source, True)) if lenient else ((source, False),):
+                found = self._known.get(key)
+                if found is not None:
+                    self._known.move_to_end(key)
+                    return found
         found = self._parse(source, lenient=lenient)
-        self._known[key] = found
-        if len(self._known) > _CACHED:
-            self._known.popitem(last=False)
+        with self._lock:
+            if (source, lenient) not in self._known:
+                self._known[source, lenient] = found
+                self._chars += len(source.text)
+            while len(self._known) > _CACHED or self._chars > _CACHED_CHARS:
+                (oldest, _), _ = self._known.popitem(last=False)
+                self._chars -= len(oldest.text)
         return found
+
+    def knows(self, source: Source) -> bool:
+        """Whether a schema is parsed already."""
+        with self._lock:
+            return (source, False) in self._known or (source, True) in self._known
 
     def _parse(self, source: Source, *, lenient: bool) -> Parsed:
         references = [(name, self.parse(each, lenient=True)) for name, each in source.references]
@@ -103,19 +143,28 @@ class Formats:
         if self._compiler is not None:
             self._compiler.close()
 
-    def compare(self, reader: Parsed, writer: Parsed) -> list[str]:
+    def compare(self, reader: Parsed, writer: Parsed, budget: Budget) -> list[str]:
         """Why the reader cannot read the writer's data, as sentences; nothing if it can."""
         if reader.type != writer.type:
             return [f"The schema's type {reader.type} differs from the type {writer.type} of the other one"]
         if reader.type == "AVRO":
-            return [str(one) for one in avro_compat.compare(_avro(reader).root, _avro(writer).root)]
+            return [str(one) for one in avro_compat.compare(_avro(reader).root, _avro(writer).root, budget)]
         if reader.type == "JSON":
             from ottla.registry.compat import json_schema as json_compat
 
-            return [str(one) for one in json_compat.compare(_json(reader), _json(writer))]
+            return [str(one) for one in json_compat.compare(_json(reader), _json(writer), budget)]
         from ottla.registry.compat import protobuf as protobuf_compat
 
         return [str(one) for one in protobuf_compat.compare(_proto(reader).model, _proto(writer).model)]
+
+    def compare_by(self, level: str, new: Parsed, old: Parsed, budget: Budget) -> list[str]:
+        """The incompatibilities of a new schema with an old one by a level that is not transitive."""
+        found: list[str] = []
+        if level in ("BACKWARD", "FULL"):
+            found += self.compare(new, old, budget)
+        if level in ("FORWARD", "FULL"):
+            found += self.compare(old, new, budget)
+        return found
 
     def formatted(self, parsed: Parsed, wanted: str) -> str:
         """The text in the form `serialized` or `resolved`, where the format has one; else the plain text."""
@@ -139,22 +188,3 @@ def _json(parsed: Parsed) -> JsonSchema:
 
 def _proto(parsed: Parsed) -> ProtoSchema:
     return cast("ProtoSchema", parsed.model)
-
-
-def check_levels(formats: Formats, level: str, new: Parsed, old: Sequence[tuple[int, Parsed]]) -> list[str]:
-    """The incompatibilities of a new schema by a level; `old` are versions with their schemas, oldest first."""
-    if level == "NONE":
-        return []
-    compared = list(old) if level.endswith("_TRANSITIVE") else list(old[-1:])
-    plain = level.removesuffix("_TRANSITIVE")
-    messages: list[str] = []
-    for version, each in reversed(compared):
-        found: list[str] = []
-        if plain in ("BACKWARD", "FULL"):
-            found += formats.compare(new, each)
-        if plain in ("FORWARD", "FULL"):
-            found += formats.compare(each, new)
-        if found:
-            messages += [*found, f"{{oldSchemaVersion: {version}}}", f"{{compatibility: '{level}'}}"]
-            break
-    return messages

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urljoin
 from ottla.json_types import Json, JsonList, JsonObject
 from ottla.registry.avro import check_depth
 from ottla.registry.errors import InvalidSchema
-from ottla.registry.limits import MAX_DEPTH, MAX_NODES, MAX_SCHEMA_BYTES
+from ottla.registry.limits import MAX_DEPTH, MAX_NAME_CHARS, MAX_NODES, MAX_SCHEMA_BYTES, MAX_SHOWN_CHARS
 
 TYPES: Final = ("null", "boolean", "object", "array", "number", "string", "integer")
 _SCHEMAS: Final = frozenset(
@@ -106,6 +106,7 @@ def parse(text: str, references: Mapping[str, JsonSchema]) -> JsonSchema:
             others.setdefault(each.base.rstrip("#"), each)
         for name, inner in each.others.items():
             others.setdefault(name, inner)
+    _check_address(base, "/$id")
     checker = _Checker(base)
     checker.check(document, "", base, 0)
     plain = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
@@ -139,42 +140,55 @@ class _Checker:
         own = one.get("$id")
         if isinstance(own, str) and path:
             base = urljoin(base, own) if base else own
+            _check_address(base, where)
             self.places[base.rstrip("#")] = one
         if isinstance(one.get("$anchor"), str):
             self.places[f"{base.partition('#')[0]}#{one['$anchor']}"] = one
         for word, value in one.items():
-            self._keyword(word, value, f"{path}/{word}", base, depth)
+            self._keyword(word, value, step(path, word), base, depth)
 
     def _keyword(self, word: str, value: Json, path: str, base: str, depth: int) -> None:
         if word in _SCHEMAS:
             self.check(value, path, base, depth + 1)
         elif word == "items":
             for at, each in enumerate(value if isinstance(value, list) else [value]):
-                self.check(each, f"{path}/{at}" if isinstance(value, list) else path, base, depth + 1)
+                self.check(each, step(path, at) if isinstance(value, list) else path, base, depth + 1)
         elif word in _SCHEMA_MAPS:
             for name, each in _object(value, path, "an object of schemas").items():
                 if word == "patternProperties":
                     _check_pattern(name, path)
-                self.check(each, f"{path}/{name}", base, depth + 1)
+                self.check(each, step(path, name), base, depth + 1)
         elif word in _SCHEMA_LISTS:
             for at, each in enumerate(_list(value, path, "a list of schemas")):
-                self.check(each, f"{path}/{at}", base, depth + 1)
+                self.check(each, step(path, at), base, depth + 1)
         elif word == "dependencies":
             for name, each in _object(value, path, "an object").items():
                 if not isinstance(each, list):
-                    self.check(each, f"{path}/{name}", base, depth + 1)
+                    self.check(each, step(path, name), base, depth + 1)
         else:
             _check_plain(word, value, path)
             if word == "$ref" and isinstance(value, str):
+                _check_address(value, path)
                 self.refs.append((value, path))
+
+
+def step(path: str, name: str | int) -> str:
+    """A path one step further. Names are shortened, since everything below them repeats them."""
+    if len(path) > MAX_SHOWN_CHARS:
+        return path if path.endswith("/...") else f"{path}/..."
+    return f"{path}/{str(name)[:MAX_SHOWN_CHARS]}"
+
+
+def _check_address(address: str, path: str) -> None:
+    if len(address) > MAX_NAME_CHARS:
+        raise InvalidSchema(f"{path}: an address has more than {MAX_NAME_CHARS} characters")
 
 
 def _check_plain(word: str, value: Json, path: str) -> None:
     if word == "type":
         kinds = value if isinstance(value, list) else [value]
-        _want(
-            bool(kinds) and all(kind in TYPES for kind in kinds), path, f"a type ({', '.join(TYPES)})", value
-        )
+        good = 0 < len(kinds) <= len(TYPES) and all(kind in TYPES for kind in kinds)
+        _want(good, path, f"a type ({', '.join(TYPES)})", value)
     elif word in _NUMBERS:
         numeric = isinstance(value, int | float) and not isinstance(value, bool)
         _want(numeric, path, "a number", value)

@@ -9,6 +9,7 @@ from typing import Final
 
 from ottla.json_types import Json, JsonObject
 from ottla.registry import contracts, names, records
+from ottla.registry.ahead import Job, Verdicts, Workbench
 from ottla.registry.errors import (
     InvalidSchema,
     RegistryError,
@@ -21,7 +22,7 @@ from ottla.registry.errors import (
     subject_not_found,
     version_not_found,
 )
-from ottla.registry.formats import TYPES, Formats, Parsed, Source, check_levels
+from ottla.registry.formats import TYPES, Formats, Parsed, Source
 from ottla.registry.limits import MAX_REFERENCES, MAX_SCHEMA_BYTES
 from ottla.registry.log import SchemasLog
 from ottla.registry.state import Content, Context, Reference, Reserved, State, Version
@@ -62,6 +63,7 @@ class Registry:
         self.log = log
         self.may_write = may_write
         self.formats = Formats()
+        self.workbench = Workbench(self.formats)
         self.default_level = "BACKWARD"
 
     # -- parsing
@@ -78,9 +80,56 @@ class Registry:
 
     def parse_version(self, one: Version) -> Parsed:
         """A registered version, parsed again: what an older registry accepted is not refused here."""
-        content = one.content
-        proposal = Proposal(content.text, content.type, content.references)
-        return self.parse(one.subject, proposal, lenient=True)
+        return self.parse(one.subject, _held(one.content), lenient=True)
+
+    async def ahead(
+        self,
+        subject: str,
+        proposal: Proposal,
+        *,
+        lenient: bool = False,
+        same: Sequence[Version] = (),
+        compared: Sequence[Version] = (),
+        level: str = "NONE",
+    ) -> Verdicts:
+        """Parse and compare what a request is about to ask for, where that takes long in another thread."""
+        if proposal.type not in TYPES:
+            return Verdicts()
+        try:
+            source = self._source(subject, proposal.type, proposal.text, proposal.references)
+            old = self._sources(same), self._sources(compared)
+            job = Job(source, lenient, *old, level.removesuffix("_TRANSITIVE"))
+            await self.workbench.run(job)
+        except (InvalidSchema, RecursionError) as error:
+            raise invalid_schema(error) from None
+        return job.verdicts
+
+    def _sources(self, versions: Sequence[Version]) -> list[tuple[Content, Source]]:
+        found = []
+        for one in versions:
+            content = one.content
+            try:
+                source = self._source(one.subject, content.type, content.text, content.references)
+            except InvalidSchema:
+                # Who needs this version learns of it there.
+                continue
+            found.append((content, source))
+        return found
+
+    def _unlike(self, proposal: Proposal, versions: Sequence[Version], *, normalize: bool) -> list[Version]:
+        """The versions whose meaning has to be known to find a schema among them."""
+        if not normalize and proposal.type == "AVRO":
+            return []
+        return [one for one in versions if one.content.type == proposal.type and not one.content.meaning]
+
+    def _meaning(self, one: Version) -> bytes:
+        """Equal for versions whose texts differ in spelling only; no other is equal to one that cannot be parsed."""
+        if not one.content.meaning:
+            try:
+                one.content.meaning = self.parse_version(one).meaning()
+            except RegistryError:
+                return b""
+        return one.content.meaning
 
     def _source(self, subject: str, kind: str, text: str, references: Sequence[Reference]) -> Source:
         budget = [MAX_REFERENCES, MAX_SCHEMA_BYTES]
@@ -129,8 +178,20 @@ class Registry:
 
     # -- questions
 
-    def find(self, subject: str, proposal: Proposal, *, normalize: bool, deleted: bool = False) -> Version:
+    async def find(
+        self, subject: str, proposal: Proposal, *, normalize: bool, deleted: bool = False
+    ) -> Version:
         """The version of a subject that is this schema; 40401 or 40403 if there is none."""
+        versions = self.state.versions(subject, deleted=deleted)
+        if not versions:
+            raise subject_not_found(subject)
+        await self.ahead(
+            subject, proposal, lenient=True, same=self._unlike(proposal, versions, normalize=normalize)
+        )
+        return self.found(subject, proposal, normalize=normalize, deleted=deleted)
+
+    def found(self, subject: str, proposal: Proposal, *, normalize: bool, deleted: bool = False) -> Version:
+        """The same at once, on the event loop."""
         versions = self.state.versions(subject, deleted=deleted)
         if not versions:
             raise subject_not_found(subject)
@@ -144,6 +205,7 @@ class Registry:
         self, versions: Sequence[Version], proposal: Proposal, parsed: Parsed, *, normalize: bool
     ) -> Version | None:
         """The newest version with the same content. Without metadata or rules a client means any."""
+        meaning = parsed.meaning() if normalize or proposal.type != "AVRO" else None
         for one in reversed(versions):
             content = one.content
             if content.type != proposal.type:
@@ -154,15 +216,10 @@ class Registry:
                 continue
             if content.text in (proposal.text, parsed.text):
                 return one
-            if normalize or content.type != "AVRO":
-                try:
-                    held = self.parse_version(one)
-                except RegistryError:
-                    continue
-                # Texts of Protobuf that differ in spaces and comments mean the same, and so do JSON objects whose
-                # keys stand in another order.
-                if held.normalized == parsed.normalized:
-                    return one
+            # Texts of Protobuf that differ in spaces and comments mean the same, and so do JSON objects whose keys
+            # stand in another order.
+            if meaning is not None and self._meaning(one) == meaning:
+                return one
         return None
 
     def _same_contract(self, proposal: Proposal, one: Version) -> bool:
@@ -230,40 +287,54 @@ class Registry:
             return "READONLY_OVERRIDE"
         return str(self.state.setting(self.state.modes, subject, "mode") or "READWRITE")
 
-    def check_compatibility(
+    async def check_compatibility(
         self, subject: str, proposal: Proposal, version: int | None, *, normalize: bool
     ) -> list[str]:
         """The incompatibilities with one version, or by the subject's level with those that it names for None."""
-        parsed = self._normal(self.parse(subject, proposal), normalize=normalize)
         versions: Sequence[Version]
         if version is None:
-            every = self.state.versions(subject)
-            metadata, _ = self._contract(subject, proposal, every[-1] if every else None)
-            versions = self._in_group(subject, metadata, every)
+            versions = self._comparable(subject, proposal)
             level = self.level(subject)
         else:
+            await self.ahead(subject, proposal)
             versions = [self.version(subject, version)]
             level = self.level(subject).removesuffix("_TRANSITIVE")
-        old = [(one.version, self.parse_version(one)) for one in versions]
-        return self._compared(level, parsed, old)
+        verdicts = await self.ahead(subject, proposal, compared=_reached(level, versions), level=level)
+        return self._compared(level, self.parse(subject, proposal), versions, verdicts)
 
-    def _compared(self, level: str, parsed: Parsed, old: list[tuple[int, Parsed]]) -> list[str]:
-        try:
-            return check_levels(self.formats, level, parsed, old)
-        except (InvalidSchema, RecursionError) as error:
-            raise invalid_schema(error) from None
+    def _comparable(self, subject: str, proposal: Proposal) -> Sequence[Version]:
+        """The versions that a new schema may be compared with."""
+        every = self.state.versions(subject)
+        metadata, _ = self._contract(subject, proposal, every[-1] if every else None)
+        return self._in_group(subject, metadata, every)
 
-    def _normal(self, parsed: Parsed, *, normalize: bool) -> Parsed:
-        return (
-            Parsed(parsed.type, parsed.normalized, parsed.normalized, parsed.model) if normalize else parsed
-        )
+    def _compared(
+        self, level: str, parsed: Parsed, versions: Sequence[Version], verdicts: Verdicts
+    ) -> list[str]:
+        """The incompatibilities of a new schema with versions, oldest first, by a level."""
+        plain = level.removesuffix("_TRANSITIVE")
+        for one in _reached(level, versions):
+            found = verdicts.of(one.content, plain)
+            if found is None:
+                try:
+                    found = self.formats.compare_by(plain, parsed, self.parse_version(one), verdicts.budget)
+                except (InvalidSchema, RecursionError) as error:
+                    raise invalid_schema(error) from None
+            if found:
+                return [*found, f"{{oldSchemaVersion: {one.version}}}", f"{{compatibility: '{level}'}}"]
+        return []
 
     # -- registration
 
-    def existing(
+    async def existing(self, subject: str, proposal: Proposal, *, normalize: bool) -> Version | None:
+        """The version that makes a registration unnecessary."""
+        unlike = self._unlike(proposal, self.state.versions(subject), normalize=normalize)
+        await self.ahead(subject, proposal, same=unlike)
+        return self._existing(subject, proposal, self.parse(subject, proposal), normalize=normalize)
+
+    def _existing(
         self, subject: str, proposal: Proposal, parsed: Parsed, *, normalize: bool
     ) -> Version | None:
-        """The version that makes a registration unnecessary."""
         found = self._match(self.state.versions(subject), proposal, parsed, normalize=normalize)
         if found is None or proposal.id in (-1, found.id):
             return found
@@ -275,16 +346,24 @@ class Registry:
     async def register(self, subject: str, proposal: Proposal, *, normalize: bool) -> Version:
         """Register a schema under a subject, and return its version, which may have been there before."""
         normalize = normalize or self.normalizes(subject)
+        level, versions = self.level(subject), self._comparable(subject, proposal)
+        verdicts = await self.ahead(
+            subject,
+            proposal,
+            same=self._unlike(proposal, self.state.versions(subject), normalize=normalize),
+            compared=_reached(level, versions) if proposal.id < 0 else (),
+            level=level,
+        )
         parsed = self.parse(subject, proposal)
         decided: list[Version] = []
 
         def decide(reserved: Reserved) -> list[records.Pair]:
-            found = self.existing(subject, proposal, parsed, normalize=normalize)
+            found = self._existing(subject, proposal, parsed, normalize=normalize)
             if found is not None:
                 decided.append(found)
                 return []
             self._check_mode(subject, proposal)
-            one = self._new_version(subject, proposal, parsed, reserved, normalize=normalize)
+            one = self._new_version(subject, proposal, parsed, reserved, verdicts, normalize=normalize)
             decided.append(one)
             return [(records.schema_key(subject, one.version), one.value())]
 
@@ -308,7 +387,14 @@ class Registry:
             raise not_permitted(f"Subject {subject} is in import mode, which needs an id with each schema")
 
     def _new_version(
-        self, subject: str, proposal: Proposal, parsed: Parsed, reserved: Reserved, *, normalize: bool
+        self,
+        subject: str,
+        proposal: Proposal,
+        parsed: Parsed,
+        reserved: Reserved,
+        verdicts: Verdicts,
+        *,
+        normalize: bool,
     ) -> Version:
         every = self.state.versions(subject, deleted=True)
         importing = proposal.id >= 0
@@ -317,9 +403,7 @@ class Registry:
         if not importing:
             metadata, rule_set = self._contract(subject, proposal, live[-1] if live else None)
             live = self._in_group(subject, metadata, live)
-            level = self.level(subject)
-            old = [(one.version, self.parse_version(one)) for one in live] if level != "NONE" else []
-            found = self._compared(level, parsed, old)
+            found = self._compared(self.level(subject), parsed, live, verdicts)
             if found:
                 raise incompatible(subject, found)
         text = parsed.normalized if normalize else parsed.text
@@ -349,8 +433,10 @@ class Registry:
             raise RegistryError(422, 42207, f"Overwrite new schema with id {wanted} is not permitted.")
         return wanted
 
-    def formatted(self, subject: str, proposal: Proposal, wanted: str) -> str:
+    async def formatted(self, subject: str, content: Content, wanted: str) -> str:
         """A schema's text in another form: `serialized` (Protobuf) or `resolved` (with its references)."""
+        proposal = _held(content)
+        await self.ahead(subject, proposal, lenient=True)
         return self.formats.formatted(self.parse(subject, proposal, lenient=True), wanted)
 
     async def write(self, decide: Callable[[], Sequence[records.Pair]]) -> None:
@@ -360,6 +446,18 @@ class Registry:
     async def take_over(self) -> None:
         """Write a NOOP and read up to it: after that the state has every record of earlier leaders, and the last."""
         await self.log.take_over(self.may_write)
+
+
+def _held(content: Content) -> Proposal:
+    """A registered schema as a client would send it."""
+    return Proposal(content.text, content.type, content.references)
+
+
+def _reached(level: str, versions: Sequence[Version]) -> list[Version]:
+    """The versions that a level compares with, newest first."""
+    if level == "NONE":
+        return []
+    return list(reversed(versions)) if level.endswith("_TRANSITIVE") else list(versions[-1:])
 
 
 def parse_version_number(text: str) -> int:

@@ -111,7 +111,7 @@ async def serve(settings: RegistrySettings, started: Callable[[str], None]) -> N
         await asyncio.to_thread(elector.stop)
         await log.stop()
         await extras.stop()
-        registry.formats.close()
+        registry.workbench.close()
 
 
 def _http_class() -> Literal["h11", "httptools"]:

@@ -44,7 +44,7 @@ class Reference:
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Content:
     """A schema apart from its subjects: what an id stands for."""
 
@@ -53,6 +53,8 @@ class Content:
     references: tuple[Reference, ...] = ()
     metadata: JsonObject | None = None
     rule_set: JsonObject | None = None
+    meaning: bytes = b""
+    """A digest of the normalized text, once it is known."""
 
     def fingerprint(self) -> bytes:
         """Equal for equal content. Half of it, as a UUID, is the schema's guid."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.registry.avro_types import AvroType, Field
+from ottla.registry.compat.budget import Budget
 from ottla.registry.errors import InvalidSchema
-from ottla.registry.limits import MAX_COMPARED_PAIRS, MAX_MESSAGES
+from ottla.registry.limits import MAX_MESSAGES, MAX_SHOWN_CHARS
 
 _WIDER: Final = {
     "long": ("int",),
@@ -28,23 +29,30 @@ class Finding:
     message: str
 
     def __str__(self) -> str:
-        return f"{{errorType:'{self.kind}', description:'{self.message} (path {self.path})'}}"
+        message, path = _cut(self.message), _cut(self.path)
+        return f"{{errorType:'{self.kind}', description:'{message} (path {path})'}}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + "..."
 
 
 class AmbiguousField(InvalidSchema):
     """A reader's field matches several fields of the writer by its name and its aliases."""
 
 
-def compare(reader: AvroType, writer: AvroType) -> list[Finding]:
+def compare(reader: AvroType, writer: AvroType, budget: Budget | None = None) -> list[Finding]:
     """Why the reader cannot read what the writer wrote; nothing if it can."""
-    comparison = _Comparison()
+    comparison = _Comparison(budget or Budget())
     if comparison.pair(reader, writer, ""):
         return []
     return comparison.findings or [Finding("TYPE_MISMATCH", "/", "the schemas are incompatible")]
 
 
 class _Comparison:
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        budget.begin()
+        self._budget = budget
         self.findings: list[Finding] = []
         self._known: dict[tuple[int, int], bool | None] = {}
         self._quiet = 0
@@ -55,8 +63,7 @@ class _Comparison:
         if key in self._known:
             known = self._known[key]
             return True if known is None else known
-        if len(self._known) >= MAX_COMPARED_PAIRS:
-            raise InvalidSchema(f"the comparison looks at more than {MAX_COMPARED_PAIRS} pairs of types")
+        self._budget.pair()
         self._known[key] = None
         result = self._calculate(reader, writer, path)
         self._known[key] = result
@@ -136,6 +143,7 @@ class _Comparison:
 
     def _enums(self, reader: AvroType, writer: AvroType, path: str) -> bool:
         named = self._names(reader, writer, path)
+        self._budget.entries(len(writer.symbols) + len(reader.symbols))
         missing = sorted(set(writer.symbols) - set(reader.symbols))
         if not missing or reader.default is not None:
             return named
@@ -145,6 +153,7 @@ class _Comparison:
         return self._find("MISSING_ENUM_SYMBOLS", f"{path}/symbols", text)
 
     def _fields(self, reader: AvroType, writer: AvroType, path: str) -> bool:
+        self._budget.entries(len(writer.fields) + sum(1 + len(each.aliases) for each in reader.fields))
         written = {field.name: field for field in writer.fields}
         fits = True
         for number, field in enumerate(reader.fields):

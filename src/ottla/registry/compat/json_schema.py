@@ -6,14 +6,15 @@ Objects may be open (other properties are allowed), closed (they are not) or par
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
 from ottla.json_types import Json, JsonObject
 from ottla.registry.compat.avro import Finding
+from ottla.registry.compat.budget import Budget
 from ottla.registry.errors import InvalidSchema
-from ottla.registry.json_schema import TYPES, JsonSchema
-from ottla.registry.limits import MAX_COMPARED_PAIRS, MAX_MESSAGES
+from ottla.registry.json_schema import TYPES, JsonSchema, step
+from ottla.registry.limits import MAX_MESSAGES
 
 _SUMS: Final = ("oneOf", "anyOf")
 _LOWER: Final = (
@@ -32,26 +33,29 @@ _MAX_REFS: Final = 100
 _MAX_MERGED: Final = 50
 
 
-def compare(reader: JsonSchema, writer: JsonSchema) -> list[Finding]:
+def compare(reader: JsonSchema, writer: JsonSchema, budget: Budget | None = None) -> list[Finding]:
     """Why the reader does not accept all that the writer does; nothing if it does."""
-    comparison = _Comparison()
+    comparison = _Comparison(budget or Budget())
     comparison.pair((reader.document, reader), (writer.document, writer), "")
     return comparison.findings
 
 
 Keywords = Mapping[str, Json]
 """A subschema that is an object, which the parser has checked."""
+Search = Callable[[str], re.Match[str] | None]
 Place = tuple[Json, JsonSchema]
 """A subschema and the document that its references are resolved in."""
 
 
 class _Comparison:
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        budget.begin()
+        self._budget = budget
         self.findings: list[Finding] = []
         self._seen: dict[tuple[int, int], bool] = {}
         self._quiet = 0
         self._kept: list[Json] = []
-        self._pairs = 0
+        self._searches: dict[str, Search | None] = {}
 
     def _find(self, kind: str, path: str, message: str) -> bool:
         if not self._quiet and len(self.findings) < MAX_MESSAGES:
@@ -67,10 +71,10 @@ class _Comparison:
 
     def pair(self, reader: Place, writer: Place, path: str) -> bool:
         """Whether the reader's subschema accepts all that the writer's does."""
-        self._pairs += 1
-        if self._pairs > MAX_COMPARED_PAIRS:
-            raise InvalidSchema(f"the comparison looks at more than {MAX_COMPARED_PAIRS} pairs of schemas")
+        self._budget.pair()
+        self._budget.entries(len(_keywords(reader[0])) + len(_keywords(writer[0])))
         reader, writer = _resolved(reader), _resolved(writer)
+        self._budget.entries(len(_keywords(reader[0])) + len(_keywords(writer[0])))
         key = (id(reader[0]), id(writer[0]))
         if key in self._seen:
             return self._seen[key]
@@ -90,20 +94,26 @@ class _Comparison:
             return True
         if r is False:
             return self._find("TYPE_NARROWED", path, "The reader's schema accepts nothing here")
-        if r == w and reader[1] is writer[1]:
+        if reader[1] is writer[1] and r == w:
             return True
         for word in _SUMS:
             if word in w:
                 rest = {key: value for key, value in w.items() if key != word}
-                parts = [(_merge(rest, each, writer[1]), writer[1]) for each in _list_of(w, word)]
-                fits = [self.pair(reader, part, f"{path}/{word}/{at}") for at, part in enumerate(parts)]
-                return all(fits)
+                fits = True
+                for at, each in enumerate(_list_of(w, word)):
+                    part = self._merged(rest, each, writer[1])
+                    fits = self.pair(reader, (part, writer[1]), f"{path}/{word}/{at}") and fits
+                return fits
         if "allOf" in w:
             merged: Json = {key: value for key, value in w.items() if key != "allOf"}
             for each in _list_of(w, "allOf")[:_MAX_MERGED]:
-                merged = _merge(_keywords(merged), each, writer[1]) if merged is not False else False
+                merged = self._merged(_keywords(merged), each, writer[1]) if merged is not False else False
             return self.pair(reader, (merged, writer[1]), path)
         return self._products(reader, (w, writer[1]), path)
+
+    def _merged(self, first: Keywords, second: Json, document: JsonSchema) -> Json:
+        self._budget.entries(len(first) + len(_keywords(second)))
+        return _merge(first, second, document)
 
     def _products(self, reader: Place, writer: Place, path: str) -> bool:
         r = _keywords(reader[0])
@@ -133,7 +143,8 @@ class _Comparison:
         values = _values(w)
         allowed = _values(r)
         if allowed is not None:
-            missing = None if values is None else [one for one in values if not _among(one, allowed)]
+            known = {self._frozen(one) for one in allowed}
+            missing = None if values is None else [one for one in values if self._frozen(one) not in known]
             if missing is None or missing:
                 shown = "any value" if missing is None else ", ".join(map(repr, missing[:5]))
                 return self._find("ENUM_ARRAY_NARROWED", f"{path}/enum", f"The reader does not allow {shown}")
@@ -153,6 +164,15 @@ class _Comparison:
         if "object" in types:
             fits = self._objects(reader, writer, path) and fits
         return fits
+
+    def _frozen(self, value: Json) -> Hashable:
+        """A JSON value as one that sets take: equal for equal values, as JSON Schema has it (1 is 1.0, not true)."""
+        self._budget.entries(1)
+        if isinstance(value, dict):
+            return ("object", frozenset((name, self._frozen(each)) for name, each in value.items()))
+        if isinstance(value, list):
+            return ("array", tuple(map(self._frozen, value)))
+        return (isinstance(value, bool), value)
 
     def _bounds(self, r: Keywords, w: Keywords, types: set[str], path: str) -> bool:
         fits = True
@@ -211,11 +231,11 @@ class _Comparison:
         fits = self._required(r, w, path)
         ours, theirs = _object_of(r, "properties"), _object_of(w, "properties")
         for name, other in theirs.items():
-            where = f"{path}/properties/{name}"
+            where = step(f"{path}/properties", name)
             if name in ours:
                 fits = self.pair((ours[name], reader[1]), (other, writer[1]), where) and fits
                 continue
-            for mine in _others(r, name):
+            for mine in self._others(r, name):
                 if not self._quietly((mine, reader[1]), (other, writer[1]), where):
                     kind = (
                         "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL"
@@ -229,7 +249,7 @@ class _Comparison:
         return self._rest(reader, writer, path) and fits
 
     def _added(self, name: str, mine: Place, writer: Place, path: str) -> bool:
-        for other in _others(_keywords(writer[0]), name):
+        for other in self._others(_keywords(writer[0]), name):
             if not self._quietly(mine, (other, writer[1]), path):
                 open_ = other is True or other == {}
                 kind = (
@@ -238,11 +258,30 @@ class _Comparison:
                     else ("PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
                 )
                 text = f"The writer allows any property '{name}', and the reader has a schema for it"
-                return self._find(kind, f"{path}/properties/{name}", text)
+                return self._find(kind, step(f"{path}/properties", name), text)
         return True
+
+    def _others(self, one: Keywords, name: str) -> list[Json]:
+        """What a schema says about a property that it does not list."""
+        patterns = _object_of(one, "patternProperties")
+        found = []
+        for pattern, schema in patterns.items():
+            self._budget.entries(1 + len(name) * len(pattern) // 1000)
+            search = self._plain_pattern(pattern)
+            if search is not None and search(name):
+                found.append(schema)
+        return found or [one.get("additionalProperties", True)]
+
+    def _plain_pattern(self, pattern: str) -> Search | None:
+        """The search of a pattern without repetition and choice; None for other ones, which are compared as text."""
+        if pattern not in self._searches:
+            plain = re.fullmatch(r"[\w^$\-.]*", pattern) is not None
+            self._searches[pattern] = re.compile(pattern).search if plain else None
+        return self._searches[pattern]
 
     def _required(self, r: Keywords, w: Keywords, path: str) -> bool:
         wanted, given = _names(r.get("required")), set(_names(w.get("required")))
+        self._budget.entries(len(wanted) + len(given))
         properties = _object_of(r, "properties")
         fits = True
         for name in wanted:
@@ -252,8 +291,11 @@ class _Comparison:
                 fits = self._find("REQUIRED_ATTRIBUTE_ADDED", f"{path}/required", text)
         for word in ("dependentRequired", "dependencies"):
             for name, needs in _object_of(r, word).items():
-                held = _object_of(w, word).get(name)
-                if isinstance(needs, list) and not set(needs) <= {*_names(held), *given}:
+                if not isinstance(needs, list):
+                    continue
+                held = _names(_object_of(w, word).get(name))
+                self._budget.entries(len(needs) + len(held))
+                if not set(_names(needs)) - given <= set(held):
                     text = f"The reader requires more properties beside '{name}'"
                     fits = self._find("DEPENDENCY_ARRAY_EXTENDED", f"{path}/{word}/{name}", text)
         return fits
@@ -269,13 +311,13 @@ class _Comparison:
         for pattern, schema in _object_of(w, "patternProperties").items():
             held = _object_of(r, "patternProperties").get(pattern, mine)
             fits = (
-                self.pair((held, reader[1]), (schema, writer[1]), f"{path}/patternProperties/{pattern}")
+                self.pair((held, reader[1]), (schema, writer[1]), step(f"{path}/patternProperties", pattern))
                 and fits
             )
         for pattern, schema in _object_of(r, "patternProperties").items():
             held = _object_of(w, "patternProperties").get(pattern, other)
             fits = (
-                self.pair((schema, reader[1]), (held, writer[1]), f"{path}/patternProperties/{pattern}")
+                self.pair((schema, reader[1]), (held, writer[1]), step(f"{path}/patternProperties", pattern))
                 and fits
             )
         if "propertyNames" in r:
@@ -373,10 +415,6 @@ def _values(one: Keywords) -> list[Json] | None:
     return list(found) if isinstance(found, list) else None
 
 
-def _among(value: Json, allowed: Iterable[Json]) -> bool:
-    return any(type(value) is type(one) and value == one for one in allowed)
-
-
 def _type_of(value: Json) -> str:
     if value is None:
         return "null"
@@ -411,22 +449,6 @@ def _items(one: Keywords) -> tuple[list[Json], Json]:
         return list(_list_of(one, "prefixItems")), one.get("items", True)
     items = one.get("items", True)
     return (list(items), one.get("additionalItems", True)) if isinstance(items, list) else ([], items)
-
-
-def _others(one: Keywords, name: str) -> list[Json]:
-    """What a schema says about a property that it does not list."""
-    found = []
-    for pattern, schema in _object_of(one, "patternProperties").items():
-        if re.fullmatch(r"[\w^$\-.]*", pattern) and _matches(pattern, name):
-            found.append(schema)
-    return found or [one.get("additionalProperties", True)]
-
-
-def _matches(pattern: str, name: str) -> bool:
-    try:
-        return re.search(pattern, name) is not None
-    except re.error:
-        return False
 
 
 def _names(given: Json) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.registry.errors import InvalidSchema
+from ottla.registry.errors import CompilerFailed, InvalidSchema
 from ottla.registry.limits import MAX_SCHEMA_BYTES
 from ottla.registry.protobuf.model import Answer, FileModel
 
@@ -63,11 +63,12 @@ class Compiler:
             process.stdin.write(request)
             process.stdin.flush()
             line = self._read_line(process.stdout.fileno(), time.monotonic() + limit_s)
-        except (OSError, TimeoutError):
+        except TimeoutError:
             self.close()
-            raise InvalidSchema(
-                f"protoc does not compile it within {limit_s:g} s, or needs too much memory"
-            ) from None
+            raise CompilerFailed(f"protoc does not compile it within {limit_s:g} s") from None
+        except OSError:
+            self.close()
+            raise CompilerFailed("protoc ends without an answer: it may need too much memory") from None
         self._fresh = False
         found: Answer = json.loads(line)
         return found

@@ -190,7 +190,10 @@ def _default(one: descriptor_pb2.FieldDescriptorProto) -> str:
     return str(one.default_value)
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: str | bytes) -> str:
+    if isinstance(text, bytes):
+        # So Protobuf gives a text with half a character of UTF-16.
+        raise ValueError("a text in it is not UTF-8")
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 

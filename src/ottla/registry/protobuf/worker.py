@@ -48,6 +48,9 @@ def main() -> None:
             problem = str(error)
         except (MemoryError, RecursionError):
             problem = "it takes too much memory to compile"
+        except (TypeError, ValueError) as error:
+            # What protoc takes and Protobuf's Python does not: texts that are not UTF-8, messages that are too large.
+            problem = str(error).strip()[:1000]
         answers.write(json.dumps({"done": done, "error": problem}) + "\n")
         answers.flush()
 

@@ -23,6 +23,7 @@ from ottla.registry.rest.http import (
     split_path,
     split_query,
 )
+from ottla.registry.rest.places import subject_of, without_aliases
 from ottla.registry.rest.routes import Api
 from ottla.registry.roles import Roles
 
@@ -34,6 +35,7 @@ Receive = Callable[[], Awaitable[Scope]]
 Send = Callable[[Scope], Awaitable[None]]
 
 _MAX_CACHED: Final = 10_000
+_MAX_CACHED_BYTES: Final = 8 << 20
 _BODY_TIMEOUT_S: Final = 30.0
 _MAX_DRAINED_BYTES: Final = 8 * MAX_BODY_BYTES
 
@@ -46,6 +48,7 @@ class App:
         self._roles = roles
         self._users = users
         self._cache: dict[tuple[bytes, bytes, str], tuple[bytes, bytes]] = {}
+        self._cached_bytes = 0
         self._cached_at = -1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,17 +79,23 @@ class App:
     async def _answer(
         self, scope: Scope, method: str, headers: dict[str, str], receive: Receive, kind: str
     ) -> tuple[int, bytes, str]:
-        user = self._users.authenticate(headers.get("authorization", "")) if self._users else None
+        user = await self._users.authenticate(headers.get("authorization", "")) if self._users else None
         raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         place = (raw_path, scope["query_string"], user or "")
         changes = self.api.changes()
         if changes != self._cached_at:
             self._cache.clear()
+            self._cached_bytes = 0
             self._cached_at = changes
         if method == "GET" and place in self._cache:
             body, cached_kind = self._cache[place]
             return 200, body, cached_kind.decode() or kind
         request = _request(scope, method, headers, raw_path)
+        # Roles ask for the subject itself, so that an alias opens no other one.
+        request.segments = without_aliases(request.segments, request.context, self.api.registry.state)
+        if request.query.get("subject") and request.segments[:1] == ("schemas",):
+            given = request.query["subject"]
+            request.query["subject"] = subject_of(given, request.context, self.api.registry.state)
         request.user = user
         handler, words = self.api.routes.find(method, request.segments)
         if self._users and user is not None:
@@ -103,15 +112,17 @@ class App:
             found = await handler(request, words)
         answer = found if isinstance(found, Answer) else Answer(found)
         body = answer.body()
-        fresh = changes == self.api.changes() and len(self._cache) < _MAX_CACHED
-        if method == "GET" and answer.status == 200 and fresh:
+        size = len(body) + len(raw_path) + len(scope["query_string"])
+        room = len(self._cache) < _MAX_CACHED and self._cached_bytes + size <= _MAX_CACHED_BYTES
+        if method == "GET" and answer.status == 200 and room and changes == self.api.changes():
             self._cache[place] = (body, (answer.media_type or "").encode())
+            self._cached_bytes += size
         return answer.status, body, answer.media_type or kind
 
     async def _write(self, request: Request, handler: Handler, words: tuple[str, ...]) -> Json | Answer:
         await self._roles.until_ready()
         if handler == self.api.register:
-            found = self.api.registered_before(request, words)
+            found = await self.api.registered_before(request, words)
             if found is not None:
                 return found
         leader = await self._roles.leader()

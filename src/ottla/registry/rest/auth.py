@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import fnmatch
@@ -15,12 +16,15 @@ from typing import Final
 
 from ottla.registry import names
 from ottla.registry.errors import RegistryError
+from ottla.registry.rest.places import subject_at
 
 VERBS: Final = ("read", "write", "admin")
 """What a role may do: read schemas; register and delete them; change levels and modes."""
 _N, _R, _P = 2**14, 8, 1
 _MAX_HEADER: Final = 2_000
 _REMEMBERED: Final = 1_000
+_LOGINS: Final = 2
+"""Passwords that are hashed at the same time."""
 
 
 class UsersFileError(Exception):
@@ -49,9 +53,10 @@ class Users:
     hashes: dict[str, str] = field(repr=False)
     roles: dict[str, tuple[Role, ...]]
     _seen: dict[bytes, str] = field(default_factory=dict, repr=False)
+    _logins: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_LOGINS), repr=False)
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
 
-    def authenticate(self, header: str) -> str:
+    async def authenticate(self, header: str) -> str:
         """The user of an Authorization header; 401 without a valid one. A header that was right once is remembered."""
         kind, _, token = header.partition(" ")
         if kind.lower() != "basic" or len(token) > _MAX_HEADER:
@@ -60,6 +65,15 @@ class Users:
         known = self._seen.get(digest)
         if known is not None:
             return known
+        async with self._logins:
+            # A hash takes some hundredths of a second, on purpose: guesses keep no others waiting.
+            name = await asyncio.to_thread(self._checked, token)
+        if len(self._seen) >= _REMEMBERED:
+            self._seen.clear()
+        self._seen[digest] = name
+        return name
+
+    def _checked(self, token: str) -> str:
         try:
             name, _, password = base64.b64decode(token, validate=True).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError, ValueError):
@@ -69,9 +83,6 @@ class Users:
         right = _matches(stored or hash_password("", b"\0" * 16), password)
         if stored is None or not right:
             raise _unauthorized()
-        if len(self._seen) >= _REMEMBERED:
-            self._seen.clear()
-        self._seen[digest] = name
         return name
 
     def authorize(self, user: str, method: str, segments: tuple[str, ...], context: str) -> None:
@@ -89,17 +100,10 @@ class Users:
 def needed(method: str, segments: tuple[str, ...], context: str) -> tuple[str, str | None]:
     """The verb that a request needs, and the subject that it is about; None for the whole registry."""
     area = segments[0] if segments else ""
+    at = subject_at(segments)
     subject: str | None = None
-    if area in ("subjects", "config", "mode") and len(segments) > 1:
-        subject = segments[1]
-    elif area == "compatibility" and len(segments) > 2:
-        subject = segments[2]
-    elif area == "dek-registry" and len(segments) > 5:
-        # .../keks/{kek}/deks/{subject}: the KEKs themselves belong to the whole registry.
-        subject = segments[5]
-    elif segments[:2] == ("associations", "subjects") and len(segments) > 2:
-        subject = segments[2]
-    if subject is not None:
+    if at is not None:
+        subject = segments[at]
         subject = subject if subject.startswith(":.") else names.qualify(context, subject)
         subject = names.normalize(subject)
     if method == "GET" or area == "compatibility" or (area, method, len(segments)) == ("subjects", "POST", 2):

@@ -12,6 +12,7 @@ from ottla.registry.keys import DEFAULT_ALGORITHM, Keys, check_algorithm, check_
 from ottla.registry.registry import Registry, parse_version_number
 from ottla.registry.rest.bodies import page, proposal
 from ottla.registry.rest.http import Answer, Handler, Request, Routes
+from ottla.registry.rest.places import subject_of
 
 _KEKS: Final = "/dek-registry/v1/keks"
 _DEKS: Final = f"{_KEKS}/{{}}/deks"
@@ -29,6 +30,7 @@ class ExtraApi:
 
     def __init__(self, registry: Registry, extras: Extras, routes: Routes, writes: set[Handler]) -> None:
         self.extras = extras
+        self._state = registry.state
         self.keys = Keys(extras)
         self.associations = Associations(registry, extras)
         self.handlers: set[Handler] = set()
@@ -92,8 +94,7 @@ class ExtraApi:
 
     # -- DEKs
 
-    @staticmethod
-    def _subject(request: Request, given: Json) -> str:
+    def _subject(self, request: Request, given: Json) -> str:
         if isinstance(given, str) and not given.startswith(":."):
             given = names.qualify(request.context, given)
         return check_subject(given)
@@ -116,6 +117,8 @@ class ExtraApi:
     async def register_dek(self, request: Request, words: tuple[str, ...]) -> Json:
         body = request.document()
         subject = self._subject(request, words[1] if len(words) > 1 else body.get("subject"))
+        if len(words) == 1:
+            subject = subject_of(subject, request.context, self._state, "aliasForDeks")
         return await self.keys.register_dek(words[0], subject, body)
 
     async def delete_deks(self, request: Request, words: tuple[str, ...]) -> Answer:

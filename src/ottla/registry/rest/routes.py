@@ -117,13 +117,13 @@ class Api:
     async def lookup(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
         wanted = proposal(request.document())
-        one = self.registry.find(
+        one = await self.registry.find(
             subject,
             wanted,
             normalize=request.flag("normalize") or self.registry.normalizes(subject),
             deleted=request.flag("deleted"),
         )
-        return self._as_sent(self._document(one, request), one, wanted, request)
+        return await self._as_sent(await self._document(one, request), one, wanted, request)
 
     async def versions(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
@@ -140,11 +140,11 @@ class Api:
         return self.registry.version(subject, number, deleted=request.flag("deleted"))
 
     async def version(self, request: Request, words: tuple[str, ...]) -> Json:
-        return self._document(self._version(request, words), request)
+        return await self._document(self._version(request, words), request)
 
     async def version_schema(self, request: Request, words: tuple[str, ...]) -> Answer:
         one = self._version(request, words)
-        return _text_answer(self._shown(one.subject, one.content, request))
+        return _text_answer(await self._shown(one.subject, one.content, request))
 
     async def referenced_by(self, request: Request, words: tuple[str, ...]) -> Json:
         one = self._version(request, words)
@@ -164,7 +164,7 @@ class Api:
             if isinstance(properties, dict) and all(
                 properties.get(key) == value for key, value in wanted.items()
             ):
-                return self._document(one, request)
+                return await self._document(one, request)
         raise schema_not_found()
 
     # -- schemas
@@ -180,7 +180,7 @@ class Api:
                 continue
             versions = self.registry.state.versions(name, deleted=request.flag("deleted"))
             found += versions[-1:] if latest else versions
-        return [self._document(one, request) for one in page(request, found)]
+        return [await self._document(one, request) for one in page(request, found)]
 
     async def types(self, request: Request, words: tuple[str, ...]) -> Json:
         return list(TYPES)
@@ -204,7 +204,7 @@ class Api:
 
     async def by_id(self, request: Request, words: tuple[str, ...]) -> Json:
         context, number, content = self._by_id(request, words[0])
-        out = _content_document(content, self._shown(names.qualify(context, "-"), content, request))
+        out = _content_document(content, await self._shown(names.qualify(context, "-"), content, request))
         out["guid"] = content.guid()
         if request.flag("fetchMaxId"):
             out["maxId"] = self.registry.state.contexts[context].max_id
@@ -221,7 +221,7 @@ class Api:
 
     async def text_by_id(self, request: Request, words: tuple[str, ...]) -> Answer:
         context, _, content = self._by_id(request, words[0])
-        return _text_answer(self._shown(names.qualify(context, "-"), content, request))
+        return _text_answer(await self._shown(names.qualify(context, "-"), content, request))
 
     def _users(self, request: Request, text: str) -> list[tuple[str, int]]:
         context, number, _ = self._by_id(request, text)
@@ -257,33 +257,29 @@ class Api:
     async def by_guid(self, request: Request, words: tuple[str, ...]) -> Json:
         context, number = self._guid(words[0])[0]
         content = self.registry.state.contexts[context].by_id[number]
-        out = _content_document(content, self._shown(names.qualify(context, "-"), content, request))
+        out = _content_document(content, await self._shown(names.qualify(context, "-"), content, request))
         out["guid"] = words[0].lower()
         return out
 
     async def ids_by_guid(self, request: Request, words: tuple[str, ...]) -> Json:
         return [{"context": name, "id": number} for name, number in self._guid(words[0])]
 
-    def _shown(self, subject: str, content: Content, request: Request) -> str:
+    async def _shown(self, subject: str, content: Content, request: Request) -> str:
         """A schema's text in the format that the request asks for."""
         wanted = request.query.get("format", "").lower()
         if wanted not in ("serialized", "resolved", "ignore_extensions", ""):
             raise RegistryError(422, 42212, f"There is no format '{wanted[:40]}' of a schema.")
         if wanted in ("", "ignore_extensions"):
             return content.text
-        return self._formatted(subject, content, wanted)
+        return await self.registry.formatted(subject, content, wanted)
 
-    def _formatted(self, subject: str, content: Content, wanted: str) -> str:
-        shown = Proposal(content.text, content.type, content.references)
-        return self.registry.formatted(subject, shown, wanted)
-
-    def _document(self, one: Version, request: Request) -> JsonObject:
+    async def _document(self, one: Version, request: Request) -> JsonObject:
         out: JsonObject = {
             "subject": one.subject,
             "version": one.version,
             "id": one.id,
             "guid": one.guid,
-            **_content_document(one.content, self._shown(one.subject, one.content, request)),
+            **_content_document(one.content, await self._shown(one.subject, one.content, request)),
         }
         if one.deleted:
             out["deleted"] = True
@@ -296,7 +292,7 @@ class Api:
         number = parse_version_number(words[1]) if len(words) > 1 else None
         normalize = request.flag("normalize")
         try:
-            found = self.registry.check_compatibility(
+            found = await self.registry.check_compatibility(
                 subject, proposal(request.document()), number, normalize=normalize
             )
         except RegistryError as error:
@@ -314,33 +310,32 @@ class Api:
         subject = self._subject(request, words[0])
         wanted = proposal(request.document())
         one = await self.registry.register(subject, wanted, normalize=request.flag("normalize"))
-        return self._registered(one, wanted, request)
+        return await self._registered(one, wanted, request)
 
-    def _registered(self, one: Version, wanted: Proposal, request: Request) -> JsonObject:
+    async def _registered(self, one: Version, wanted: Proposal, request: Request) -> JsonObject:
         out: JsonObject = {
             "id": one.id,
             "version": one.version,
             "guid": one.guid,
-            **_content_document(one.content, self._shown(one.subject, one.content, request)),
+            **_content_document(one.content, await self._shown(one.subject, one.content, request)),
         }
-        return self._as_sent(out, one, wanted, request)
+        return await self._as_sent(out, one, wanted, request)
 
-    def _as_sent(self, out: JsonObject, one: Version, wanted: Proposal, request: Request) -> JsonObject:
+    async def _as_sent(self, out: JsonObject, one: Version, wanted: Proposal, request: Request) -> JsonObject:
         """An answer about a schema that came as a descriptor is one too: its sender keeps it and reads it so."""
         if wanted.type == "PROTOBUF" and not is_text(wanted.text) and not request.query.get("format"):
-            out["schema"] = self._formatted(one.subject, one.content, "serialized")
+            out["schema"] = await self.registry.formatted(one.subject, one.content, "serialized")
         return out
 
-    def registered_before(self, request: Request, words: tuple[str, ...]) -> JsonObject | None:
+    async def registered_before(self, request: Request, words: tuple[str, ...]) -> JsonObject | None:
         """The answer to a registration of what is there already: any instance may give it."""
         subject = self._subject(request, words[0])
         wanted = proposal(request.document())
         if not self.registry.state.versions(subject):
             return None
         normalize = request.flag("normalize") or self.registry.normalizes(subject)
-        parsed = self.registry.parse(subject, wanted)
-        one = self.registry.existing(subject, wanted, parsed, normalize=normalize)
-        return None if one is None else self._registered(one, wanted, request)
+        one = await self.registry.existing(subject, wanted, normalize=normalize)
+        return None if one is None else await self._registered(one, wanted, request)
 
     async def delete_subject(self, request: Request, words: tuple[str, ...]) -> Json:
         subject = self._subject(request, words[0])
