@@ -5,13 +5,15 @@ Nodes of Apache Kafka, and nodes without `ottla.http.listen` or out of reach, ar
 
 from __future__ import annotations
 
+import contextlib
 import re
-import urllib.error
-import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from ottla.admin.configs import describe_configs
 from ottla.errors import ApiException
@@ -76,11 +78,18 @@ def http_url(cluster: Cluster, node_id: int) -> str:
 
 
 def read_numbers(node_id: int, url: str) -> NodeNumbers | None:
-    """The numbers of a node at its address; None if it does not answer."""
+    """The numbers of a node at its address; None if it does not answer. An answer leads nowhere else."""
     try:
-        with urllib.request.urlopen(f"{url}/metrics?partitions=false", timeout=_TIMEOUT_S) as answer:
+        parts = urlsplit(url)
+        with contextlib.closing(
+            HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+        ) as connection:
+            connection.request("GET", "/metrics?partitions=false")
+            answer = connection.getresponse()
+            if answer.status != HTTPStatus.OK:
+                return None
             text = answer.read(_MAX_BYTES).decode("utf-8", "replace")
-    except (OSError, ValueError, urllib.error.URLError):
+    except (OSError, ValueError, HTTPException):
         return None
     return numbers(node_id, samples(text))
 
