@@ -102,6 +102,24 @@ def test_a_move_is_planned_and_watched_until_it_ends(cluster, console, open_page
     assert cluster.partition("orders", 0).replica_nodes == [target]
 
 
+def test_the_first_replica_leads_again_after_an_election(cluster, console, open_page):
+    cluster.create_topic("led", 1, replication_factor=3)
+    leader = cluster.leader_of("led")
+    first = next(each for each in (1, 2, 3) if each != leader)
+    cluster.wait_in_sync("led")
+    move(cluster, "led", [first, *(each for each in (1, 2, 3) if each != first)])
+    page = open_page(f"{console.url}/topics?q=led")
+    expect(row(page, "led")).to_be_visible(timeout=LONG)
+    page.goto(f"{console.url}/t/led/partitions")
+    expect(row(page, "0")).to_contain_text("not preferred", timeout=LONG)
+    page.get_by_role("button", name="Let first replicas lead").click()
+    expect(page.locator("#plan tbody tr")).to_have_text(re.compile(rf"0\s*{leader}\s*{first}"))
+    page.get_by_role("button", name="Elect").click()
+    expect(page.locator("main")).to_contain_text("The first replicas of led lead.")
+    expect(row(page, "0")).not_to_contain_text("not preferred", timeout=LONG)
+    assert cluster.leader_of("led") == first
+
+
 def test_a_broker_that_is_lost_greys_out_its_own_rows_only_and_the_quorum_elects(cluster, console, open_page):
     page = open_page(f"{console.url}/quorum")
     lost = cluster.controller_id()

@@ -46,6 +46,7 @@ FORM = {
     "topic.create": {"name": "fresh", "partitions": "1", "replicas": "1"},
     "topic.settings": {"topic": "orders", "settings": "retention.ms=1000"},
     "topic.partitions": {"topic": "orders", "partitions": "9"},
+    "topic.elect": {"topic": "orders"},
     "topic.purge": {"topic": "orders"},
     "topic.delete": {"topic": "orders", "confirm": "orders"},
     "record.produce": {"topic": "orders", "value": "x"},

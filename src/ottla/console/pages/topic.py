@@ -67,6 +67,7 @@ async def partitions(view: View) -> Values:
     return {
         **base_values(view, "partitions"),
         "largest": max(topic.sizes, default=0),
+        "may_elect": view.may(ADMIN, f"topic:{topic.name}"),
         "commands": [
             f"ottla topics --bootstrap-server {view.cluster.bootstrap} --describe --topic {topic.name}"
         ],

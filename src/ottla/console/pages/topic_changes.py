@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.admin.configs import alter_configs
 from ottla.admin.errors import raise_for
-from ottla.admin.partitions import EARLIEST, LATEST, delete_records, offsets_at
+from ottla.admin.partitions import EARLIEST, LATEST, delete_records, elect_leaders, offsets_at
 from ottla.admin.topics import NewPartitions, NewTopic, create_partitions, create_topics, delete_topics
 from ottla.console.pages.topic import topic_settings
 from ottla.console.plans import Form, Plan, change
 from ottla.console.security.roles import ADMIN, CHANGE
 from ottla.console.web import BadInput, Values, View, page, whole
-from ottla.wire.enums import ConfigResourceType, ConfigSource
+from ottla.errors import ErrorCode
+from ottla.wire.enums import ConfigResourceType, ConfigSource, ElectionType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -181,6 +182,54 @@ async def plan_partitions(view: View, form: Form) -> Plan:
             f"ottla topics --bootstrap-server {view.cluster.bootstrap} --alter --topic {name} --partitions {count}"
         ],
         button="Add the partitions",
+        then=view.url("t", name, "partitions"),
+    )
+
+
+@change("topic.elect", ADMIN)
+async def plan_elect(view: View, form: Form) -> Plan:
+    """Let the first replica of each partition lead it, where another one does and the first is in sync."""
+    name = form.get("topic", "")
+    topic = view.state.topics.get(name)
+    if topic is None:
+        raise BadInput(f"There is no topic '{name[:80]}'.")
+    rows, wanted = [], []
+    for number in topic.led_by_others:
+        first, leader = topic.replicas[number][0], topic.leaders[number]
+        ready = first in topic.isr[number]
+        if ready:
+            wanted.append((name, number))
+        rows.append(
+            (number, leader if leader >= 0 else "none", first if ready else f"{first} is not in sync")
+        )
+
+    async def apply() -> str:
+        def elect(cluster: Cluster) -> None:
+            answer = elect_leaders(cluster, ElectionType.PREFERRED, wanted)
+            raise_for(answer.error_code, None, name)
+            for result in answer.replica_election_results:
+                for each in result.partition_result:
+                    if each.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                        raise_for(each.error_code, each.error_message, f"{name}-{each.partition_id}")
+
+        await view.cluster.call(elect)
+        return f"The first replicas of {name} lead."
+
+    bootstrap = view.cluster.bootstrap
+    return Plan(
+        title=f"Elect the first replicas of {name}",
+        verb=ADMIN,
+        resource=f"topic:{name}",
+        apply=apply,
+        columns=("Partition", "Led by", "Then by"),
+        rows=rows,
+        commands=[
+            f"ottla leader-election --bootstrap-server {bootstrap} --election-type preferred --topic {name}"
+            f" --partition {number}"
+            for _, number in wanted
+        ],
+        refused="" if wanted else "No other replica could lead: the first ones do, or are not in sync.",
+        button="Elect",
         then=view.url("t", name, "partitions"),
     )
 

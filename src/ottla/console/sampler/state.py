@@ -103,6 +103,15 @@ class TopicState:
         ]
 
     @property
+    def led_by_others(self) -> list[int]:
+        """Partitions that another replica leads than the first one, which should."""
+        return [
+            number
+            for number, replicas in enumerate(self.replicas)
+            if replicas and replicas[0] != self.leaders[number]
+        ]
+
+    @property
     def replication(self) -> int:
         return max((len(each) for each in self.replicas), default=0)
 
