@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -64,10 +63,6 @@ _LEADERLESS_S: Final = 1.5
 _LOOK_FOR_LEADER_S: Final = 0.1
 
 _WARN_WAITING_EACH_S: Final = 5.0
-
-_GC_THRESHOLDS: Final = (5_000, 100, 100)
-"""A young collection that frees its 5,000 objects takes some 6 ms of the loop, one of 50,000 took 50 to 120 ms.
-Objects that survive live long, so the older generations are collected rarely."""
 
 
 class Server:
@@ -215,7 +210,6 @@ class Server:
         await monitoring.open(self._sources(node, loader, reserver))
         if config.is_broker:
             await self._start_broker(listeners, node, loader, settings, log_manager, executor)
-        _tune_gc()
         self._watch_loop()
         _logger.info("Node %d of cluster %s is up", config.node_id, self.cluster_id)
 
@@ -449,10 +443,3 @@ def is_led(raft: RaftDriver, node_id: int, now_ms: int) -> bool:
         if voter.key.id == node_id or now_ms - voter.last_fetch_timestamp < _SILENT_MS
     ]
     return 2 * len(following) > len(info.voters)
-
-
-def _tune_gc() -> None:
-    """Exempt the objects of the start-up from garbage collection, since they live as long as the process."""
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    gc.enable()
