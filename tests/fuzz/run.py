@@ -19,6 +19,7 @@ from fuzz import hostile_peer
 from fuzz.frames import good_request, mutate
 from fuzz.harness import Report, run_all
 from fuzz.part_targets import PART_TARGETS
+from fuzz.request_targets import REQUEST_TARGETS
 from fuzz.schema_targets import SCHEMA_TARGETS
 from fuzz.targets import TARGETS
 from ottla.testing.cluster import Cluster
@@ -136,7 +137,9 @@ def main() -> None:
     words.add_argument("--seed", type=int, default=1)
     given = words.parse_args()
     logging.disable(logging.CRITICAL)
-    run_all([*TARGETS, *SCHEMA_TARGETS, *PART_TARGETS], given.count, given.seed, print_report)
+    run_all(
+        [*TARGETS, *SCHEMA_TARGETS, *PART_TARGETS, *REQUEST_TARGETS], given.count, given.seed, print_report
+    )
     lies = sum(
         hostile_peer.run(seed, 40, dynamic=seed % 2 == 1).lies
         for seed in range(given.seed, given.seed + given.quorums)

@@ -289,9 +289,9 @@ def processor_s(broker: BrokerProcess) -> float:
 
 @pytest.mark.slow
 def test_slow_lorises_do_not_hurt_good_clients_and_are_reaped(start_broker: Start) -> None:
-    broker = start_broker(settings={**ROOM_TO_CONNECT, "connections.max.idle.ms": 4_000})
+    broker = start_broker(settings={**ROOM_TO_CONNECT, "connections.max.idle.ms": 10_000})
     alone = cost_s(broker)
-    with many(broker, 2_000) as lorises:
+    with many(broker, 5_000) as lorises:
         poll = select.poll()
         for sock in lorises:
             sock.sendall(struct.pack(">i", 1000))
