@@ -48,3 +48,9 @@ def test_pauses_and_partitions(tmp_path: Path) -> None:
 def test_a_disk_that_fails_and_controllers_that_come_and_go(tmp_path: Path) -> None:
     verdict = suffer(tmp_path / "run", ["broken-disk", "voters"], cycles=3)
     assert verdict.faults["voters"] >= 1
+
+
+@pytest.mark.slow
+def test_wrong_clocks_and_disks_that_are_slow_or_full(tmp_path: Path) -> None:
+    verdict = suffer(tmp_path / "run", ["clock-jump", "clock-drift", "slow-disk", "full-disk"], cycles=4)
+    assert verdict.faults.total() == 4

@@ -7,12 +7,15 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from ottla.testing.chaos import machine
+from ottla.testing.chaos import machine, preload
+from ottla.testing.chaos.broken_disk import BrokenDisk
+from ottla.testing.chaos.wrong_clock import WrongClock
 from ottla.testing.soak.samples import Sampler, chart, growth
 from unit.log.log_rig import batch
 
@@ -81,3 +84,57 @@ def test_a_process_without_descriptors_cannot_open_a_file() -> None:
     _, error = child.communicate(b"go\n", timeout=60)
     assert before[0] > 10
     assert child.returncode == 1 and b"Too many open files" in error
+
+
+NEEDS_A_COMPILER = pytest.mark.skipif(not preload.usable(), reason="needs Linux and a C compiler")
+
+
+@NEEDS_A_COMPILER
+def test_a_wrong_clock_shows_another_time_of_day_and_leaves_time_outs_alone(tmp_path: Path) -> None:
+    clock = WrongClock(tmp_path, "node-1")
+    code = "import sys, time\nfor _ in sys.stdin: print(time.time(), time.monotonic(), flush=True)"
+    command = [*preload.launcher([clock.preload]), sys.executable, "-c", code]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) as child:
+        assert child.stdin is not None and child.stdout is not None
+        for ahead_ms in (0, 3_600_000, -7_200_500, 0):
+            clock.set(ahead_ms)
+            before, before_monotonic = time.time(), time.monotonic()
+            child.stdin.write("\n")
+            now, monotonic = map(float, child.stdout.readline().split())
+            assert before <= now - ahead_ms / 1000 + 0.001 and now - ahead_ms / 1000 <= time.time() + 0.001
+            assert before_monotonic <= monotonic <= time.monotonic()
+        child.stdin.close()
+
+
+@NEEDS_A_COMPILER
+def test_a_disk_fails_or_is_slow_only_in_its_directory(tmp_path: Path) -> None:
+    disk = BrokenDisk(tmp_path / "library", tmp_path / "data")
+    (tmp_path / "data").mkdir()
+    code = (
+        "import os, sys\n"
+        "for path in sys.argv[1:]:\n"
+        "    try:\n"
+        "        file = os.open(path, os.O_CREAT | os.O_WRONLY)\n"
+        "        os.write(file, b'x'), os.fsync(file)\n"
+        "        print('written')\n"
+        "    except OSError as error:\n"
+        "        print(error.strerror)\n"
+    )
+    command = [*preload.launcher([disk.preload]), sys.executable, "-c", code]
+    command += [str(tmp_path / "data" / "a"), str(tmp_path / "b")]
+
+    def write() -> list[str]:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split(
+            "\n"
+        )
+
+    assert write()[:2] == ["written", "written"]
+    disk.fail("syncs")
+    assert write()[:2] == ["Input/output error", "written"]
+    disk.slow("syncs and writes")
+    began = time.monotonic()
+    assert write()[:2] == ["written", "written"]
+    assert time.monotonic() - began >= 1
+    disk.mend()
+    assert write()[:2] == ["written", "written"]

@@ -1,19 +1,18 @@
-"""A disk that fails with EIO: a preloaded library in the process of one node makes file operations fail on demand.
+"""A disk that fails with EIO, or takes long: a preloaded library in the process of one node does it on demand.
 
-The machine's C compiler builds it; `usable()` returns whether there is one. Only operations on files in the node's
-own directory fail.
+Only operations on files in the node's own directory are affected.
 """
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ottla.testing.chaos.preload import Preload, build
+
 OPERATIONS: Final = {"writes": "w", "syncs": "s", "reads": "r", "everything": "wsr"}
+SLOW_OPERATIONS: Final = {"syncs": "S", "syncs and writes": "SW", "everything": "SWR"}
+"""A slow sync takes a second, anything else that is slow 20 ms."""
 
 _SOURCE: Final = r"""
 #define _GNU_SOURCE
@@ -28,7 +27,8 @@ _SOURCE: Final = r"""
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The orders file lists the operations that fail now: letters of w, s and r. It is missing while nothing fails. */
+/* The orders file lists the operations that fail now: letters of w, s and r; W, S and R are those that take long.
+   It is missing while nothing fails. */
 static int broken(int fd, char operation) {
     const char *orders = getenv("OTTLA_BROKEN_DISK_ORDERS"), *place = getenv("OTTLA_BROKEN_DISK_PLACE");
     char what[8] = "", link[64], path[PATH_MAX + 1];
@@ -37,12 +37,17 @@ static int broken(int fd, char operation) {
     if (file < 0) return 0;
     long size = syscall(SYS_read, file, what, sizeof what - 1);
     syscall(SYS_close, file);
-    if (size <= 0 || !strchr(what, operation)) return 0;
+    char slow = operation - 'a' + 'A';
+    if (size <= 0 || (!strchr(what, operation) && !strchr(what, slow))) return 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t length = readlink(link, path, PATH_MAX);
     if (length < 0) return 0;
     path[length] = 0;
     if (strncmp(path, place, strlen(place))) return 0;
+    if (strchr(what, slow)) {
+        usleep(operation == 's' ? 1000000 : 20000);
+        return 0;
+    }
     errno = EIO;
     return 1;
 }
@@ -68,36 +73,30 @@ IN_FRONT_OF(ssize_t, preadv64v2, 'r', (int fd, const struct iovec *data, int cou
 
 
 class BrokenDisk:
-    """The disk of one node. `launcher` goes before its command. Between `fail` and `mend` its files fail."""
+    """The disk of one node. Between `fail` or `slow` and `mend` its files fail, or take long."""
 
     def __init__(self, directory: Path, data: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
         self._orders = directory.resolve() / "broken-disk.orders"
-        self._library = directory.resolve() / "broken-disk.so"
-        self._place = data.resolve()
-        source = directory / "broken-disk.c"
-        source.write_text(_SOURCE)
-        words = ["cc", "-shared", "-fPIC", "-O1", "-o", str(self._library), str(source), "-ldl"]
-        subprocess.run(words, check=True, capture_output=True)
-
-    @property
-    def launcher(self) -> Sequence[str]:
-        return [
-            "env",
-            f"LD_PRELOAD={self._library}",
-            f"OTTLA_BROKEN_DISK_ORDERS={self._orders}",
-            f"OTTLA_BROKEN_DISK_PLACE={self._place}/",
-        ]
+        self.preload = Preload(
+            build(directory, "broken-disk", _SOURCE),
+            {
+                "OTTLA_BROKEN_DISK_ORDERS": str(self._orders),
+                "OTTLA_BROKEN_DISK_PLACE": f"{data.resolve()}/",
+            },
+        )
 
     def fail(self, what: str) -> None:
         """`what` is one of `OPERATIONS`."""
+        self._order(OPERATIONS[what])
+
+    def slow(self, what: str) -> None:
+        """`what` is one of `SLOW_OPERATIONS`."""
+        self._order(SLOW_OPERATIONS[what])
+
+    def _order(self, letters: str) -> None:
         whole = self._orders.with_suffix(".new")
-        whole.write_text(OPERATIONS[what])
+        whole.write_text(letters)
         whole.rename(self._orders)
 
     def mend(self) -> None:
         self._orders.unlink(missing_ok=True)
-
-
-def usable() -> bool:
-    return sys.platform == "linux" and shutil.which("cc") is not None

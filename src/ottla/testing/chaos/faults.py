@@ -13,16 +13,18 @@ from pathlib import Path
 from ottla.errors import ErrorCode
 from ottla.ids import BrokerId, TopicName
 from ottla.testing.chaos import machine
-from ottla.testing.chaos.broken_disk import OPERATIONS, BrokenDisk
+from ottla.testing.chaos.broken_disk import OPERATIONS, SLOW_OPERATIONS, BrokenDisk
 from ottla.testing.chaos.disk import SmallDisk
 from ottla.testing.chaos.network import OUTSIDE, Network
 from ottla.testing.chaos.quorum import DynamicCluster
+from ottla.testing.chaos.wrong_clock import WrongClock
 from ottla.testing.cluster import Cluster
 from ottla.wire import messages
 
 _GROUP, _TRANSACTION = 0, 1
 _LONG_S = 25.0
 """Longer than every timeout of the cluster and its clients but `transaction.max.timeout.ms`."""
+_DRIFT_STEP_S = 0.05
 
 
 @dataclass(slots=True)
@@ -34,8 +36,10 @@ class Scene:
     topics: dict[str, int]
     """Topics under load and how many partitions each has."""
     network: Network | None = None
-    disk: tuple[int, SmallDisk] | None = None
+    disks: tuple[int, dict[str, SmallDisk]] | None = None
+    """The node whose directories are small disks, each by its purpose."""
     broken_disk: tuple[int, BrokenDisk] | None = None
+    clocks: dict[int, WrongClock] = field(default_factory=dict)
     pauses_s: tuple[float, float] = (1.0, 12.0)
     cuts_s: tuple[float, float] = (2.0, 12.0)
     downs_s: tuple[float, float] = (0.0, 3.0)
@@ -323,19 +327,23 @@ def cut_all(scene: Scene) -> str:
 
 
 def full_disk(scene: Scene) -> str:
-    """Fill the disk of one node. The node may stop, and is restarted when there is space again."""
-    assert scene.disk is not None
-    node_id, disk = scene.disk
-    disk.fill()
+    """Fill one directory of a node, or all. The node may stop, and is restarted when there is space again."""
+    assert scene.disks is not None
+    node_id, disks = scene.disks
+    what = scene.rng.choice([*disks, "all"])
+    full = [disk for name, disk in disks.items() if what in (name, "all")]
+    for disk in full:
+        disk.fill()
     try:
         wait(scene.lasting((1.0, 4.0)))
     finally:
-        disk.free()
+        for disk in full:
+            disk.free()
     ended = not scene.cluster.running(node_id)
     # A failed directory stays offline until a restart, in Kafka too.
     scene.cluster.kill(node_id)
     scene.cluster.start_node(node_id, 90)
-    return f"node {node_id}, which {'ended' if ended else 'went on'}"
+    return f"{what} of node {node_id}, which {'ended' if ended else 'went on'}"
 
 
 def broken_disk(scene: Scene) -> str:
@@ -352,6 +360,53 @@ def broken_disk(scene: Scene) -> str:
     scene.cluster.kill(node_id)
     scene.cluster.start_node(node_id, 90)
     return f"{what} of node {node_id}, which {'ended' if ended else 'went on'}"
+
+
+def slow_disk(scene: Scene) -> str:
+    """Let each sync of one node take a second, and writes and reads 20 ms."""
+    assert scene.broken_disk is not None
+    node_id, disk = scene.broken_disk
+    what = scene.rng.choice(sorted(SLOW_OPERATIONS))
+    disk.slow(what)
+    seconds = scene.lasting(scene.cuts_s)
+    try:
+        wait(seconds)
+    finally:
+        disk.mend()
+    return f"{what} of node {node_id} for {seconds:.1f} s"
+
+
+# -- clocks
+
+
+def clock_jump(scene: Scene) -> str:
+    """Set a node's clock hours ahead or behind, then right again."""
+    role = scene.role()
+    victim = scene.victim(role)
+    hours = scene.rng.choice((-1, 1)) * scene.rng.uniform(1, 12)
+    seconds = scene.lasting(scene.cuts_s)
+    scene.clocks[victim].set(int(hours * 3_600_000))
+    try:
+        wait(seconds)
+    finally:
+        scene.clocks[victim].set(0)
+    return f"{role} {victim} by {hours:+.1f} h for {seconds:.1f} s"
+
+
+def clock_drift(scene: Scene) -> str:
+    """Let a node's clock run away by some seconds in each second, then set it right."""
+    role = scene.role()
+    victim = scene.victim(role)
+    pace_ms = scene.rng.choice((-1, 1)) * scene.rng.randrange(20, 500)
+    began = time.monotonic()
+    end = began + scene.lasting(scene.cuts_s)
+    try:
+        while (now := time.monotonic()) < end:
+            scene.clocks[victim].set(int((now - began) / _DRIFT_STEP_S * pace_ms))
+            wait(_DRIFT_STEP_S)
+    finally:
+        scene.clocks[victim].set(0)
+    return f"{role} {victim} by {pace_ms / 1000 / _DRIFT_STEP_S:+.1f} s each second for {end - began:.1f} s"
 
 
 def change_voters(scene: Scene) -> str:
@@ -487,7 +542,8 @@ NETWORK_FAULTS: dict[str, Fault] = {
 }
 UPGRADE_FAULTS: dict[str, Fault] = {"upgrade": upgrade}
 DISK_FAULTS: dict[str, Fault] = {"full-disk": full_disk}
-BROKEN_DISK_FAULTS: dict[str, Fault] = {"broken-disk": broken_disk}
+BROKEN_DISK_FAULTS: dict[str, Fault] = {"broken-disk": broken_disk, "slow-disk": slow_disk}
+CLOCK_FAULTS: dict[str, Fault] = {"clock-jump": clock_jump, "clock-drift": clock_drift}
 MEMBER_FAULTS: dict[str, Fault] = {"add-remove": add_and_remove}
 QUORUM_FAULTS: dict[str, Fault] = {"voters": change_voters}
 FAULTS: dict[str, Fault] = {
@@ -495,6 +551,7 @@ FAULTS: dict[str, Fault] = {
     **NETWORK_FAULTS,
     **DISK_FAULTS,
     **BROKEN_DISK_FAULTS,
+    **CLOCK_FAULTS,
     **MEMBER_FAULTS,
     **QUORUM_FAULTS,
     **UPGRADE_FAULTS,
@@ -514,6 +571,9 @@ WEIGHTS: dict[str, int] = {
     "cut-all": 1,
     "full-disk": 1,
     "broken-disk": 2,
+    "slow-disk": 2,
+    "clock-jump": 2,
+    "clock-drift": 1,
     "add-remove": 1,
     "voters": 3,
     "pause-long": 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import random
 import threading
@@ -15,12 +16,14 @@ from typing import Final
 
 from confluent_kafka import TopicPartition
 
-from ottla.testing.chaos import broken_disk as broken_disks
 from ottla.testing.chaos import disk as disks
 from ottla.testing.chaos import network as networks
+from ottla.testing.chaos import preload
+from ottla.testing.chaos.broken_disk import BrokenDisk
 from ottla.testing.chaos.clients import Reader, Sender, Transactor, Worker, read_to_end
 from ottla.testing.chaos.faults import (
     BROKEN_DISK_FAULTS,
+    CLOCK_FAULTS,
     DISK_FAULTS,
     FAULTS,
     MEMBER_FAULTS,
@@ -31,6 +34,7 @@ from ottla.testing.chaos.faults import (
     Scene,
 )
 from ottla.testing.chaos.quorum import DynamicCluster
+from ottla.testing.chaos.wrong_clock import WrongClock
 from ottla.testing.checks.checker import check, excused
 from ottla.testing.checks.history import Fault, Outcome, Recorder
 from ottla.testing.checks.seen import Anomaly
@@ -44,10 +48,14 @@ SETTINGS: Final[dict[str, object]] = {
     "broker.session.timeout.ms": 5_000,
     "replica.lag.time.max.ms": 4_000,
     "log.segment.bytes": 1 << 20,
+    # A broker whose clock is behind takes records whose time is far ahead of it.
+    "log.message.timestamp.after.max.ms": (1 << 63) - 1,
     "auto.create.topics.enable": "false",
     "offsets.topic.segment.bytes": 1 << 20,
     "transaction.state.log.segment.bytes": 1 << 20,
 }
+_DISK_BYTES_PER_S: Final = 64 << 10
+"""More than what a second of load needs."""
 _PROGRESS_S: Final = 90.0
 """After a fault is healed, writes must continue within this time."""
 
@@ -93,14 +101,14 @@ class Verdict:
 
 def possible(kinds: Sequence[str] = tuple(FAULTS), *, upgrades: bool = False) -> list[str]:
     """Return the faults that this machine allows; `upgrades` if there is an earlier version."""
-    network, disk, broken_disk = networks.usable(), disks.usable(), broken_disks.usable()
+    network, disk, preloaded = networks.usable(), disks.usable(), preload.usable()
     return [
         kind
         for kind in kinds
         if (upgrades or kind not in UPGRADE_FAULTS)
         and (network or kind not in NETWORK_FAULTS)
         and (disk or kind not in DISK_FAULTS)
-        and (broken_disk or kind not in BROKEN_DISK_FAULTS)
+        and (preloaded or kind not in {**BROKEN_DISK_FAULTS, **CLOCK_FAULTS})
     ]
 
 
@@ -108,11 +116,11 @@ def run(
     plan: Plan,
     report: Callable[[str], None] = lambda line: None,
     enough: threading.Event | None = None,
-    beside: Callable[[Cluster], contextlib.AbstractContextManager[None]] | None = None,
+    beside: Callable[[Cluster, Recorder], contextlib.AbstractContextManager[None]] | None = None,
 ) -> Verdict:
     """Run the plan. The history stays in `plan.directory`. Setting `enough` ends the run early and cleanly.
 
-    `beside` runs more on the same cluster, from the start of the load to its end.
+    `beside` runs more on the same cluster, from the start of the load to the last reads. It may add to the history.
     """
     enough = enough or threading.Event()
     plan.directory.mkdir(parents=True, exist_ok=True)
@@ -127,7 +135,7 @@ def run(
             worker.start()
         stack.callback(_stop, workers)
         if beside is not None:
-            stack.enter_context(beside(scene.cluster))
+            stack.enter_context(beside(scene.cluster, recorder))
         try:
             if not recorder.wait_for_more(plan.between, _PROGRESS_S):
                 anomalies.append(Anomaly("no progress", "the load did not start"))
@@ -148,7 +156,7 @@ def run(
 
 
 def _with_bad_disks(scene: Scene) -> set[int]:
-    return scene.sick | {each[0] for each in (scene.disk, scene.broken_disk) if each is not None}
+    return scene.sick | {each[0] for each in (scene.disks, scene.broken_disk) if each is not None}
 
 
 def _set(plan: Plan, stack: contextlib.ExitStack) -> Scene:
@@ -159,12 +167,15 @@ def _set(plan: Plan, stack: contextlib.ExitStack) -> Scene:
         network = stack.enter_context(networks.Network(everyone))
     rng = random.Random(plan.seed)
     launchers = {i: list(network.launchers[i]) if network else [] for i in everyone}
+    clocks: dict[int, WrongClock] = {}
+    if set(plan.kinds) & set(CLOCK_FAULTS):
+        clocks = {i: WrongClock(plan.directory, f"node-{i}") for i in everyone}
+    preloads = {i: [clocks[i].preload] if i in clocks else [] for i in everyone}
     broken_disk = None
     if set(plan.kinds) & set(BROKEN_DISK_FAULTS):
         node_id = rng.randrange(1, plan.nodes + 1)
-        data = plan.directory / "data" / f"node-{node_id}"
-        broken_disk = (node_id, broken_disks.BrokenDisk(plan.directory, data))
-        launchers[node_id] += broken_disk[1].launcher
+        broken_disk = (node_id, BrokenDisk(plan.directory, plan.directory / "data" / f"node-{node_id}"))
+        preloads[node_id].append(broken_disk[1].preload)
     make = DynamicCluster if set(plan.kinds) & set(QUORUM_FAULTS) else Cluster
     cluster = make(
         plan.directory / "data",
@@ -172,13 +183,11 @@ def _set(plan: Plan, stack: contextlib.ExitStack) -> Scene:
         spares=spares,
         settings=SETTINGS,
         hosts=network.hosts if network else None,
-        launchers=launchers,
+        launchers={i: launchers[i] + preload.launcher(preloads[i]) for i in everyone},
     )
-    disk = None
+    small_disks = None
     if set(plan.kinds) & set(DISK_FAULTS):
-        node_id = rng.randrange(1, plan.nodes + 1)
-        disk = (node_id, disks.SmallDisk(cluster.plans[node_id].data))
-        stack.callback(disk[1].close)
+        small_disks = _small_disks(cluster, rng.randrange(1, plan.nodes + 1), plan.seconds, stack)
     stack.callback(cluster.kill_all)
     if plan.old_source is not None:
         for node in cluster.nodes.values():
@@ -191,14 +200,33 @@ def _set(plan: Plan, stack: contextlib.ExitStack) -> Scene:
         rng,
         dict(TOPICS),
         network,
-        disk,
+        small_disks,
         broken_disk,
+        clocks,
         plan.pauses_s,
         plan.cuts_s,
         coordinated=["copy-1", "txn-1", "group"],
         old_source=plan.old_source,
         old_nodes=set(cluster.nodes) if plan.old_source is not None else set(),
     )
+
+
+def _small_disks(
+    cluster: Cluster, node_id: int, seconds: float, stack: contextlib.ExitStack
+) -> tuple[int, dict[str, disks.SmallDisk]]:
+    """Give a node two log directories and one for metadata, each a disk of its own."""
+    plan = cluster.plans[node_id]
+    found: dict[str, disks.SmallDisk] = {}
+    for name in ("logs-1", "logs-2", "metadata"):
+        size = disks.SIZE_BYTES + int(seconds * _DISK_BYTES_PER_S)
+        found[name] = disks.SmallDisk(plan.data / name, size)
+        stack.callback(found[name].close)
+    own = {
+        "log.dirs": f"{plan.data / 'logs-1'},{plan.data / 'logs-2'}",
+        "metadata.log.dir": str(plan.data / "metadata"),
+    }
+    cluster.plans[node_id] = dataclasses.replace(plan, properties={**plan.properties, **own})
+    return node_id, found
 
 
 def _partitions(*topics: str) -> list[TopicPartition]:
