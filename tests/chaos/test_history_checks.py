@@ -12,8 +12,10 @@ from ottla.testing.checks.history import (
     Commit,
     Delivery,
     Fault,
+    FilledTable,
     GroupOffsets,
     History,
+    MirroredPartition,
     Operation,
     Outcome,
     Poll,
@@ -380,6 +382,46 @@ def test_a_record_that_is_lost_from_a_queue() -> None:
     assert check(history) == []
 
 
+SOURCE = (send("p/0", 0), send("p/1", 1), send("p/2", 3), last((0, "p/0"), (1, "p/1"), (3, "p/2")))
+"""Offset 2 is a marker of a transaction."""
+
+
+def mirrored(*records: tuple[int, str], **groups: tuple[int, int]) -> MirroredPartition:
+    return MirroredPartition("west", "t-0", records, groups)
+
+
+def test_a_mirror_has_each_record_once_and_in_order() -> None:
+    assert kinds(*SOURCE, mirrored((0, "p/0"), (1, "p/1"), (2, "p/2"))) == set()
+    assert kinds(*SOURCE, mirrored((0, "p/0"), (2, "p/2"))) == {"not mirrored"}
+    assert kinds(*SOURCE, mirrored((0, "p/0"), (1, "p/1"), (2, "p/1"), (3, "p/2"))) == {"mirrored twice"}
+    assert kinds(*SOURCE, mirrored((0, "p/1"), (1, "p/0"), (2, "p/2"))) == {"mirrored out of order"}
+    whole = [(0, "p/0"), (1, "p/1"), (2, "p/2")]
+    assert kinds(*SOURCE, mirrored(*whole, (3, "other/0"))) == {"mirrored and foreign"}
+
+
+@pytest.mark.parametrize(("here", "there"), [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3)])
+def test_a_group_goes_on_with_the_same_record_at_a_mirrors_target(here: int, there: int) -> None:
+    whole = [(0, "p/0"), (1, "p/1"), (2, "p/2")]
+    assert kinds(*SOURCE, mirrored(*whole, g=(here, there))) == set()
+    assert kinds(*SOURCE, mirrored(*whole, g=(here, there + 1 if there < 3 else 0))) == {"unequal position"}
+
+
+def filled(*rows: tuple[int, str]) -> FilledTable:
+    return FilledTable("rows", ("t-0",), tuple(("t-0", offset, value) for offset, value in rows))
+
+
+def test_a_table_has_each_record_once() -> None:
+    assert kinds(*SOURCE, filled((3, "p/2"), (0, "p/0"), (1, "p/1"))) == set()
+    assert kinds(*SOURCE, filled((0, "p/0"), (1, "p/1"))) == {"not in a table"}
+    assert kinds(*SOURCE, filled((0, "p/0"), (1, "p/1"), (1, "p/1"), (3, "p/2"))) == {"twice in a table"}
+    assert kinds(*SOURCE, filled((0, "p/0"), (1, "p/1"), (3, "p/2"), (4, "x/0"))) == {"foreign in a table"}
+    # The right value at the wrong place.
+    assert kinds(*SOURCE, filled((0, "p/0"), (1, "p/1"), (2, "p/2"))) == {
+        "foreign in a table",
+        "not in a table",
+    }
+
+
 def test_cycles_are_found_whole() -> None:
     edges = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": set(), "f": {"f"}}
     assert sorted(map(sorted, cyclic_parts(edges))) == [["a", "b", "c"], ["f"]]
@@ -395,6 +437,8 @@ def test_a_history_comes_back_from_its_file(tmp_path: Path) -> None:
         given(1, 1, None),
         GroupOffsets("g", {"t-0": 1}),
         Renewal("p", 1),
+        mirrored((0, "p/0"), g=(1, 1)),
+        filled((0, "p/0")),
         Fault("kill", "leader 1", 1, 2),
     ]
     with Recorder(tmp_path / "history.jsonl") as recorder:

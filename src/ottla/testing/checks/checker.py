@@ -20,6 +20,9 @@
 | write cycle (G0), read cycle (G1c), lost update (G-single), anti-dependency cycle (G2) | see `dependencies` |
 | group went back, group skip, group repeat | a group's offsets, and what its members were given |
 | lost from a queue, acknowledged twice, delivered after its acknowledgement | the records of a share group |
+| not mirrored, mirrored twice, mirrored out of order, mirrored and foreign | the records of a mirror's target |
+| unequal position | a group that moves to a mirror's target goes on with another record |
+| not in a table, twice in a table, foreign in a table | the rows that a sink connector wrote |
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from ottla.testing.checks.copies import check_mirrors, check_tables
 from ottla.testing.checks.dependencies import check_cycles
 from ottla.testing.checks.groups import check_commits, check_group_reads
 from ottla.testing.checks.history import History
@@ -54,6 +58,8 @@ _CHECKS: Final[tuple[Callable[[History, Seen], Iterator[Anomaly]], ...]] = (
     check_commits,
     check_group_reads,
     check_deliveries,
+    check_mirrors,
+    check_tables,
 )
 
 

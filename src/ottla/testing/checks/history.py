@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 
 class Outcome(StrEnum):
@@ -134,6 +134,29 @@ class Renewal:
 
 
 @dataclass(frozen=True, slots=True)
+class MirroredPartition:
+    """What a mirror's target has of a partition in the end, and where groups stand at both sides."""
+
+    mirror: str
+    partition: str
+    """Its name at the source."""
+    records: tuple[tuple[int, str], ...]
+    """The offset at the target and the value."""
+    groups: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The offset of a group at the source and at the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilledTable:
+    """The rows of a table that a sink connector filled from topics, in the end."""
+
+    connector: str
+    partitions: tuple[str, ...]
+    rows: tuple[tuple[str, int, str], ...]
+    """The partition, offset and value of each row."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """A fault, and its begin and end."""
 
@@ -143,11 +166,19 @@ class Fault:
     ended: float = 0.0
 
 
-Operation: TypeAlias = Send | Poll | Transaction | GroupOffsets | Commit | Delivery | Renewal | Fault
-_KINDS: dict[str, type[Operation]] = {
-    kind.__name__.lower(): kind
-    for kind in (Send, Poll, Transaction, GroupOffsets, Commit, Delivery, Renewal, Fault)
-}
+Operation: TypeAlias = (
+    Send
+    | Poll
+    | Transaction
+    | GroupOffsets
+    | Commit
+    | Delivery
+    | Renewal
+    | MirroredPartition
+    | FilledTable
+    | Fault
+)
+_KINDS: dict[str, type[Operation]] = {kind.__name__.lower(): kind for kind in get_args(Operation)}
 
 
 @dataclass(slots=True)
@@ -161,6 +192,8 @@ class History:
     commits: list[Commit] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
     renewals: list[Renewal] = field(default_factory=list)
+    mirrored: list[MirroredPartition] = field(default_factory=list)
+    tables: list[FilledTable] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     every_send_is_known: bool = False
     """Whether a record that is in no `Send` cannot have been sent."""
@@ -190,6 +223,10 @@ class History:
                 self.deliveries.append(operation)
             case Renewal():
                 self.renewals.append(operation)
+            case MirroredPartition():
+                self.mirrored.append(operation)
+            case FilledTable():
+                self.tables.append(operation)
             case Fault():
                 self.faults.append(operation)
 
@@ -245,9 +282,12 @@ def _read(path: Path) -> Iterator[Operation]:
                     fields[name] = Outcome(fields[name])
             if "taken" in fields:
                 fields["taken"] = {part: (first, end) for part, (first, end) in fields["taken"].items()}
-            if "records" in fields:
-                fields["records"] = tuple((part, offset, value) for part, offset, value in fields["records"])
-            for name in ("reads", "values"):
+            if "groups" in fields:
+                fields["groups"] = {group: (here, there) for group, (here, there) in fields["groups"].items()}
+            for name in ("records", "rows"):
+                if name in fields:
+                    fields[name] = tuple(tuple(each) for each in fields[name])
+            for name in ("reads", "values", "partitions"):
                 if name in fields:
                     fields[name] = tuple(fields[name])
             yield kind(**fields)

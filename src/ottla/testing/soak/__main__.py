@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from ottla.testing.chaos.faults import FAULTS
-from ottla.testing.chaos.run import Plan, Verdict, possible, run
+from ottla.testing.chaos.run import LEDGER, TOPICS, Plan, Verdict, possible, run
+from ottla.testing.checks.history import Recorder
 from ottla.testing.cluster import Cluster
+from ottla.testing.soak.copies import TableCopy, running_mirror
 from ottla.testing.soak.parts import Parts, running_parts
 from ottla.testing.soak.samples import Sampler, chart, growth
 
@@ -31,20 +33,32 @@ class Soak:
         self.parts = Parts()
         self.sampler: Sampler | None = None
         self._each_s = each_s
+        self._unfinished: list[str] = []
 
     @contextlib.contextmanager
-    def beside(self, cluster: Cluster) -> Iterator[None]:
-        with running_parts(cluster, self.directory) as self.parts:
+    def beside(self, cluster: Cluster, recorder: Recorder) -> Iterator[None]:
+        table = TableCopy(self.directory, LEDGER, TOPICS[LEDGER])
+        with (
+            running_parts(cluster, self.directory, {"soak-table": table.config}) as self.parts,
+            running_mirror(cluster.bootstrap, self.directory, TOPICS, "group") as mirror,
+        ):
+            self.parts.add("mirror", mirror.pid)
             self.sampler = Sampler(lambda: {**self.parts.pids, **_nodes(cluster)}, self._each_s)
             self.sampler.start()
             try:
                 yield
             finally:
                 self.sampler.stop()
+            for copy in (table, mirror):
+                try:
+                    copy.finish(recorder)
+                except Exception as error:  # noqa: BLE001  a copy that cannot be compared is a finding
+                    self._unfinished.append(f"a copy could not be compared: {error}")
 
     def findings(self) -> list[str]:
         """What is wrong with the parts."""
         found = [f"{name} does not answer in the end" for name, good in self.parts.last.items() if not good]
+        found += self._unfinished
         samples = self.sampler.samples if self.sampler is not None else []
         if not samples or samples[-1].at_s < _SETTLED_S:
             return found

@@ -13,7 +13,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -23,12 +23,13 @@ from ottla.testing.registry import RegistryProcess
 
 _EACH_S: Final = 1.0
 _NOT_FOUND: Final = 404
-_SOURCE: Final = {
+_ORDERS: Final = {
     "connector.class": "io.confluent.kafka.connect.datagen.DatagenConnector",
     "kafka.topic": "soak-orders",
     "quickstart": "orders",
     "max.interval": "50",
 }
+_WORKER: Final = "connect"
 
 
 class Parts:
@@ -40,11 +41,20 @@ class Parts:
         """By part and "answered" or "refused"."""
         self.last: dict[str, bool] = {}
         self._addresses: dict[str, str] = {}
+        self._connectors: dict[str, dict[str, str]] = {}
         self._stopping = threading.Event()
         self._count = 0
 
-    def add(self, name: str, pid: int, address: str) -> None:
-        self.pids[name], self._addresses[name] = pid, address
+    def add(self, name: str, pid: int, address: str = "") -> None:
+        """Add a process; without an address it is not asked."""
+        self.pids[name] = pid
+        if address:
+            self._addresses[name] = address
+
+    def add_connector(self, name: str, config: dict[str, str]) -> None:
+        """Ask for the status of a connector of the worker, too, and create it if it is not there."""
+        self._addresses[name] = f"{self._addresses[_WORKER]}connectors/{name}/status"
+        self._connectors[name] = config
 
     def ask_all(self) -> None:
         self._count += 1
@@ -69,17 +79,17 @@ class Parts:
                 return True
         except urllib.error.HTTPError as error:
             error.close()
-            if name == "connect" and error.code == _NOT_FOUND:
-                self._create(address)
+            if name in self._connectors and error.code == _NOT_FOUND:
+                self._create(name, address)
         except OSError:
             pass
         return False
 
-    def _create(self, address: str) -> None:
-        """Create the connector, which the worker refuses until it has joined its group."""
+    def _create(self, name: str, address: str) -> None:
+        """Create a connector, which the worker refuses until it has joined its group."""
         request = urllib.request.Request(
             address.replace("/status", "/config"),
-            json.dumps(_SOURCE).encode(),
+            json.dumps(self._connectors[name]).encode(),
             {"Content-Type": "application/json"},
             method="PUT",
         )
@@ -95,8 +105,10 @@ class Parts:
 
 
 @contextlib.contextmanager
-def running_parts(cluster: Cluster, directory: Path) -> Iterator[Parts]:
-    """Run the parts beside a cluster."""
+def running_parts(
+    cluster: Cluster, directory: Path, connectors: Mapping[str, dict[str, str]]
+) -> Iterator[Parts]:
+    """Run the parts beside a cluster, with these connectors besides one that makes orders."""
     parts = Parts()
     with contextlib.ExitStack() as stack:
         registry = stack.enter_context(RegistryProcess(cluster.bootstrap))
@@ -111,7 +123,7 @@ def running_parts(cluster: Cluster, directory: Path) -> Iterator[Parts]:
             + "".join(f"{name}.storage.topic=soak-{name}\n" for name in ("config", "offset", "status"))
         )
         for name, port, words in (
-            ("connect", connect_port, ["connect", "run", str(worker)]),
+            (_WORKER, connect_port, ["connect", "run", str(worker)]),
             (
                 "console",
                 console_port,
@@ -121,8 +133,10 @@ def running_parts(cluster: Cluster, directory: Path) -> Iterator[Parts]:
             log = stack.enter_context((directory / f"{name}.log").open("wb"))
             process = subprocess.Popen([sys.executable, "-m", "ottla", *words], stdout=log, stderr=log)
             stack.callback(_end, process)
-            path = "/connectors/soak-orders/status" if name == "connect" else "/health/ready"
-            parts.add(name, process.pid, f"http://127.0.0.1:{port}{path}")
+            path = "" if name == _WORKER else "health/ready"
+            parts.add(name, process.pid, f"http://127.0.0.1:{port}/{path}")
+        for name, config in {"soak-orders": _ORDERS, **connectors}.items():
+            parts.add_connector(name, config)
         thread = threading.Thread(target=parts.run, name="soak-parts")
         thread.start()
         try:
