@@ -30,6 +30,7 @@ ONE_WORKER = {
 OWN_SPARK = tuple(
     f"{_SPARK}test_{name}.py"
     for name in (
+        "connect_resident_cluster",
         "demo_run",
         "mirror_faults",
         "pipeline_dstream_recovery",

@@ -188,8 +188,16 @@ class StandaloneCluster:
         """The processes that the workers have started to run tasks."""
         pids: list[int] = []
         for process in self._processes[1:]:
+            if process.poll() is not None:
+                continue
             pids += _children(process.pid)
         return pids
+
+    def lose_worker(self, number: int) -> None:
+        """Kills a worker and its executors at once, as if its machine were gone. The first worker is 1."""
+        process = self._processes[number]
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     def wait(self) -> None:
         """Waits until one of the processes ends, and raises then; they do not end by themselves."""

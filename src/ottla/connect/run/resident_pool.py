@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.connect.failures import ConnectError, Occupied, Retriable, TaskFailed
 from ottla.connect.run.context import RunContext
-from ottla.connect.run.resident_task import Failed, Message, Order, Payload, Step, task_function
+from ottla.connect.run.resident_task import PING, TASK, Failed, Message, Order, Payload, Step, task_function
 from ottla.connect.run.runner import Run
 from ottla.connect.run.sealed import SealedConnection
 from ottla.pipeline.failures import PipelineError, SinkFenced
@@ -39,6 +39,9 @@ _EXECUTORS_WITHIN_S: Final = 30.0
 _EXECUTORS_SETTLE_S: Final = 2.0
 _STOP_WITHIN_S: Final = 60.0
 _PAUSE_S: Final = 1.0
+_ASK_EVERY_S: Final = 3.0
+_SILENT_S: Final = 20.0
+"""A task that does not answer for so long is given up: its process is stopped, or its machine is gone."""
 _LOST: Final = (
     "the resident Spark task was lost: the connector goes on in another, from what is in the topics"
 )
@@ -51,6 +54,9 @@ class Resident:
     connection: SealedConnection[Message]
     runs: dict[int, queue.SimpleQueue[tuple[str, Payload]]] = field(default_factory=dict)
     sending: threading.Lock = field(default_factory=threading.Lock)
+    heard_at: float = field(default_factory=time.monotonic)
+    attempt: int | None = None
+    """Spark's number of the task, which says it when it is connected."""
     lost: bool = False
 
     def send(self, message: Message) -> None:
@@ -98,7 +104,8 @@ class ResidentPool:
         for one in residents:
             with contextlib.suppress(Retriable):
                 one.send((0, "end", None))
-            one.connection.close()
+            # The thread that receives closes it.
+            one.connection.shut()
         if self._listener is not None:
             self._listener.close()
 
@@ -129,7 +136,7 @@ class ResidentPool:
             except (ConnectError, PipelineError) as error:
                 self._failure = str(error)
             except Exception as error:  # noqa: BLE001 - Py4J's errors hold the whole trace of the JVM
-                self._failure = str(error).splitlines()[0][:300]
+                self._failure = " ".join(str(error).split("\n\tat ")[0].split())[:300]
             if self._closed:
                 return
             _logger.warning("the resident Spark tasks ended (%s) and are started again", self._failure)
@@ -143,8 +150,7 @@ class ResidentPool:
                 if str(context.master).startswith("local")
                 else context.getConf().get("spark.driver.host")
             )
-            self._listener = Listener((host or "127.0.0.1", 0), authkey=self._key, backlog=64)
-            threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+            self._listen(host or "127.0.0.1")
             _warn_of_open_rpc(context)
         count = self._tasks or executors(context)
         if context.defaultParallelism <= count:
@@ -153,8 +159,15 @@ class ResidentPool:
                 "like local[8], or set ottla.resident.tasks"
             )
         context.setJobGroup("ottla-resident", "Resident tasks of Connect", interruptOnCancel=True)
+        assert self._listener is not None
         serve = task_function(self._listener.address, self._key)
         context.parallelize(range(count), count).mapPartitions(serve).count()
+
+    def _listen(self, host: str) -> Listener:
+        listener = self._listener = Listener((host, 0), authkey=self._key, backlog=64)
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+        threading.Thread(target=self._watch, name="resident-watch", daemon=True).start()
+        return listener
 
     def _accept(self, listener: Listener) -> None:
         while not self._closed:
@@ -166,6 +179,33 @@ class ResidentPool:
             except (OSError, EOFError):
                 continue
             threading.Thread(target=self._receive, args=(connection,), daemon=True).start()
+
+    def _watch(self) -> None:
+        """Asks each task whether it is there. One that is silent is killed, so that Spark starts it again."""
+        while not self._closed:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, _ASK_EVERY_S)
+                residents = list(self._residents)
+            for one in residents:
+                if time.monotonic() - one.heard_at > _SILENT_S:
+                    _logger.warning(
+                        "a resident Spark task has been silent for %.0f s and is given up", _SILENT_S
+                    )
+                    one.connection.shut()
+                    self._kill(one)
+                elif one.sending.acquire(blocking=False):
+                    one.sending.release()
+                    with contextlib.suppress(Retriable):
+                        one.send((0, PING, None))
+
+    def _kill(self, resident: Resident) -> None:
+        if resident.attempt is None:
+            return
+        try:
+            jvm = java_context(self._session().sparkContext)
+            jvm.killTaskAttempt(resident.attempt, True, "it does not answer its Connect worker")
+        except Exception as error:  # noqa: BLE001 - a session that is lost takes its tasks with it
+            _logger.warning("Spark did not kill the silent task: %s", str(error).splitlines()[0])
 
     def _receive(self, connection: Connection[bytes, bytes]) -> None:
         try:
@@ -180,6 +220,9 @@ class ResidentPool:
         with contextlib.suppress(EOFError, OSError):
             while True:
                 number, kind, given = resident.connection.recv()
+                resident.heard_at = time.monotonic()
+                if kind == TASK and isinstance(given, int):
+                    resident.attempt = given
                 answers = resident.runs.get(number)
                 if answers is not None:
                     answers.put((kind, given))
@@ -187,6 +230,7 @@ class ResidentPool:
             if resident in self._residents:
                 self._residents.remove(resident)
         resident.lost = True
+        resident.connection.close()
         for answers in list(resident.runs.values()):
             answers.put(("lost", None))
 
@@ -211,7 +255,7 @@ def executors(context: SparkContext) -> int:
     found, since = 0, time.monotonic()
     while True:
         # The driver is counted too.
-        now = int(str(java_context(context).sc().getExecutorMemoryStatus().size())) - 1
+        now = int(str(java_context(context).getExecutorMemoryStatus().size())) - 1
         if now != found:
             found, since = now, time.monotonic()
         # They register one after the other.

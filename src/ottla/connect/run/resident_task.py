@@ -37,6 +37,8 @@ Payload: TypeAlias = Union["Order", "Step", "Failed", int, str, None]
 Message: TypeAlias = tuple[int, str, Payload]
 """The number of a run, a verb or the kind of an answer, and what belongs to it. Both ends are ours and know a key."""
 
+PING: Final = "ping"
+TASK: Final = "task"
 _ENDED: Final = "end"
 
 
@@ -231,13 +233,17 @@ class _Host:
         self._sending = threading.Lock()
         self._runs: dict[int, _Hosted] = {}
 
-    def serve(self) -> None:
-        """Until the worker ends the connection."""
-        with contextlib.suppress(EOFError, OSError):
+    def serve(self, attempt: int) -> None:
+        """Until the worker ends it. If the connection breaks instead, the task fails, and Spark starts it again."""
+        try:
+            self._send((0, TASK, attempt))
             while True:
                 number, verb, given = self._connection.recv()
                 if verb == _ENDED:
                     break
+                if verb == PING:
+                    self._send((0, PING, None))
+                    continue
                 if verb == "start":
                     self._runs[number] = _Hosted(number, self._send)
                 hosted = self._runs.get(number)
@@ -245,8 +251,9 @@ class _Host:
                     hosted.take(verb, given)
                 if verb == "stop":
                     self._runs.pop(number, None)
-        for hosted in self._runs.values():
-            hosted.take(_ENDED, None)
+        finally:
+            for hosted in self._runs.values():
+                hosted.take(_ENDED, None)
 
     def _send(self, message: Message) -> None:
         with self._sending:
@@ -257,9 +264,13 @@ def task_function(address: tuple[str, int], key: bytes) -> Callable[[Iterable[in
     """What Spark runs: a task that serves the worker at an address. The key proves each end to the other."""
 
     def serve(rows: Iterable[int]) -> Iterator[int]:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None
         for _ in rows:
             with Client(address, authkey=key) as connection:
-                _Host(SealedConnection(connection, key, worker=False)).serve()
+                _Host(SealedConnection(connection, key, worker=False)).serve(task.taskAttemptId())
         return iter(())
 
     return serve

@@ -6,8 +6,11 @@ who listens learns nothing, even with the known key in hand. Each message is a f
 
 from __future__ import annotations
 
+import contextlib
 import hmac
+import os
 import pickle
+import socket
 from multiprocessing.connection import Connection
 from typing import Final, Generic, TypeVar
 
@@ -65,6 +68,11 @@ class SealedConnection(Generic[M]):
         except InvalidTag:
             raise OSError("a message of a resident task was changed on its way") from None
         return found
+
+    def shut(self) -> None:
+        """Ends the connection, also for a thread that waits for a message. `close` must follow."""
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as other:
+            other.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Closes the connection."""
