@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import pickle
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg2
 import pymysql
@@ -11,6 +13,11 @@ import pytest
 from integration.connect_rest import eventually, running_worker
 from integration.servers import PASSWORD, USER, running_mariadb, running_postgres
 from ottla import KafkaConsumer, KafkaProducer
+from ottla.connect.data.record import SinkRecord
+from ottla.connect.data.schema import INT32, Struct, struct
+from ottla.connect.failures import Retriable
+from ottla.connect.plugins import Plugins
+from ottla.connect.spi import Place, Range, SinkCycle
 from ottla.testing.running import running_broker
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -200,3 +207,76 @@ def test_contradictory_keys_are_refused(rest, keys, words):
     given = {"connector.class": "JdbcSink", "connection.url": "jdbc:sqlite:/x.db", "topics": "t", **keys}
     code, answer = rest.call("POST", "/connectors", {"name": "bad", "config": given})
     assert code == 400 and words in answer["message"]
+
+
+def ranges_story(kind, server):
+    """Tasks of a job write side by side, each twice: one table, each row once, and an old run is refused."""
+    connection = {
+        "connection.url": server.jdbc(kind, "shop"),
+        "connection.user": USER,
+        "connection.password": PASSWORD,
+    }
+    given = {
+        "name": "ranges",
+        "topics": "r",
+        "table.name.format": "ranged",
+        "auto.create": "true",
+        **connection,
+    }
+    sink = Plugins().connector("io.confluent.connect.jdbc.JdbcSinkConnector")(given)
+    fields = struct([("part", INT32), ("id", INT32)])
+    parts = tuple(Range("r", part, 0, 50) for part in range(3))
+    cycle = SinkCycle("ranges", 0, 1, parts)
+
+    def records(part):
+        for offset in range(part.start, part.end):
+            row = Struct(fields, {"part": part.partition, "id": offset})
+            yield SinkRecord("r", row, fields, partition=part.partition, offset=offset)
+
+    def refuse(record, error):
+        raise error
+
+    def task(part):
+        writer = pickle.loads(pickle.dumps(sink.writer()))
+        for _ in range(2):
+            assert writer.write_range(cycle, part, records(part), refuse) == "written"
+
+    main = sink.writer()
+    assert main.parallel
+    assert main.positions([Place("r", 0)], 0) == {}
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(task, parts))
+    main.commit(cycle, ["written"] * 3)
+    assert main.positions([Place("r", part) for part in range(3)], 0) == {
+        Place("r", part): 50 for part in range(3)
+    }
+    later = Range("r", 0, 20, 80)
+    with pytest.raises(Retriable, match="is at offset 50 of r-0, but this run is at 20"):
+        sink.writer().write_range(SinkCycle("ranges", 0, 2, (later,)), later, records(later), refuse)
+    rewound = Range("r", 0, 0, 10)
+    sink.writer().write_range(SinkCycle("ranges", 1, 1, (rewound,)), rewound, records(rewound), refuse)
+    assert main.positions([Place("r", 0)], 1) == {Place("r", 0): 10}
+    with pytest.raises(Retriable, match="another run of connector ranges"):
+        next_one = Range("r", 0, 50, 60)
+        sink.writer().write_range(SinkCycle("ranges", 0, 2, (next_one,)), next_one, records(next_one), refuse)
+    main.stop()
+
+
+def counted(connect):
+    with contextlib.closing(connect()) as database:
+        cursor = database.cursor()
+        cursor.execute("SELECT part, count(*), count(DISTINCT id) FROM ranged GROUP BY part ORDER BY part")
+        return [tuple(row) for row in cursor.fetchall()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["postgresql", "mysql"])
+def test_tasks_write_ranges_side_by_side_and_once(kind):
+    with running_postgres() if kind == "postgresql" else running_mariadb() as server:
+        ranges_story(kind, server)
+        login = {"host": "127.0.0.1", "port": server.port}
+        if kind == "postgresql":
+            found = counted(lambda: psycopg2.connect(**login, user=USER, dbname="shop"))
+        else:
+            found = counted(lambda: pymysql.connect(**login, user="root", database="shop"))
+    assert found == [(0, 60, 50), (1, 50, 50), (2, 50, 50)]

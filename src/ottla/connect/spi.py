@@ -254,7 +254,7 @@ class SinkWriter(ABC):
     If not, the ranges of a cycle are recorded before it is written, and repeated after a crash.
     """
 
-    parallel: ClassVar[bool] = False
+    parallel: bool = False
     """Whether tasks may write the ranges of a cycle side by side, and a lost task's range once more.
 
     A second write of a range must then leave the same as the first, also while the first still runs.
@@ -270,6 +270,12 @@ class SinkWriter(ABC):
     @abstractmethod
     def write(self, cycle: SinkCycle, records: Iterator[SinkRecord], refuse: Refuse) -> Written:
         """Writes the records of some ranges of a cycle; gives a message for `commit`, which can be pickled."""
+
+    def write_range(
+        self, cycle: SinkCycle, part: Range, records: Iterator[SinkRecord], refuse: Refuse
+    ) -> Written:
+        """Writes one range of a cycle, in a task of a Spark job. A writer may do here what it needs to know it for."""
+        return self.write(cycle, records, refuse)
 
     def commit(self, cycle: SinkCycle, messages: Sequence[Written]) -> None:
         """Makes a whole cycle visible. The group's offsets follow."""

@@ -155,7 +155,7 @@ class _RangeTask:
         self.bytes = 0
 
     def write(self) -> Written:
-        return self._job.writer.write(self._job.cycle, self._read(), self._refuse)
+        return self._job.writer.write_range(self._job.cycle, self._range, self._read(), self._refuse)
 
     def _read(self) -> Iterator[SinkRecord]:
         from ottla.admin.cluster import Cluster

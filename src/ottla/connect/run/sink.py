@@ -139,7 +139,7 @@ class SinkRun:
             self._number = max((one[1] for one in marks if one[0] == self._lineage), default=0)
             self._intended = _intents(held)
         own = self._writer.positions([Place(*one) for one in new], self._lineage)
-        missing = []
+        missing, ahead = [], []
         for place in new:
             committed = held.get((place.topic, place.partition))
             found = max(committed.offset if committed is not None else -1, own.get(Place(*place), -1))
@@ -147,10 +147,23 @@ class SinkRun:
                 missing.append(place)
             else:
                 self._positions[place] = found
+                if committed is None or committed.offset < found:
+                    ahead.append(place)
+        if ahead and not self._intended:
+            self._catch_up(ahead)
         if missing:
             reset = self._context.config.get("consumer.override.auto.offset.reset", "earliest")
             which = LATEST if reset == "latest" else EARLIEST
             self._positions.update(list_offsets(self._brokers, dict.fromkeys(missing, which), timeout_s=60.0))
+
+    def _catch_up(self, places: list[WriterPlace]) -> None:
+        """Commits what the target has written, and a run that was lost has not committed."""
+        assert self._driver is not None
+        offsets: dict[str, dict[int, int]] = {}
+        for place in places:
+            offsets.setdefault(place.topic, {})[place.partition] = self._positions[place]
+        self._driver.commit_offsets(self._group, offsets, f"ottla {self._lineage}.{self._number}")
+        self._end(self._driver)
 
     # -- cycles
 

@@ -1,5 +1,8 @@
 """Writes the rows of a cycle in one transaction with its offsets; refused rows are found by halving.
 
+In a Spark job each range has a transaction of its own, which locks the row of its partition's offset: a task that runs
+twice, or that was thought dead, finds the range written.
+
 Tables are made and changed before that transaction, because some databases end a transaction with each such
 statement.
 """
@@ -18,12 +21,15 @@ from ottla.connect.databases.dialect import Dialect, TableId
 from ottla.connect.databases.keys import dialect_for
 from ottla.connect.failures import ConnectError, DataError, Retriable, TaskFailed
 from ottla.connect.sinks.jdbc_rows import RowMaker, RowWrite
-from ottla.connect.spi import Place, Refuse, SinkCycle, SinkWriter, Written
+from ottla.connect.spi import Place, Range, Refuse, SinkCycle, SinkWriter, Written
 
 _logger = logging.getLogger(__name__)
 
 _OFFSETS: Final = TableId("ottla_connect_offsets")
 _OFFSET_KEYS: Final = ("connector", "topic", "kafka_partition")
+_OFFSET_VALUES: Final = ("lineage", "next_offset")
+_WRITTEN: Final = "written"
+"""The message of a range that a task has committed itself."""
 
 
 class JdbcWriter(SinkWriter):
@@ -38,6 +44,11 @@ class JdbcWriter(SinkWriter):
         self._maker = RowMaker(values)
         self._connection: Connection = None
         self._columns: dict[TableId, set[str]] = {}
+        # SQLite has one writer at a time, and no locks of rows.
+        self.parallel = self._dialect.address.kind != "sqlite"
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_connection": None, "_columns": {}}
 
     # -- connection and offsets
 
@@ -94,15 +105,7 @@ class JdbcWriter(SinkWriter):
 
     def write(self, cycle: SinkCycle, records: Iterator[SinkRecord], refuse: Refuse) -> None:
         """Applies the rows in an open transaction."""
-        rows: list[RowWrite] = []
-        for record in records:
-            try:
-                row = self._maker.row(record)
-            except DataError as error:
-                refuse(record, error)
-                continue
-            if row is not None:
-                rows.append(row)
+        rows = self._rows(records, refuse)
         connection = self._connected()
         with self._dialect.errors(f"cannot write to {self._dialect.address}"):
             self._prepare_tables(connection, rows)
@@ -112,16 +115,89 @@ class JdbcWriter(SinkWriter):
             for batch in self._batches(rows):
                 self._apply(connection, batch, refuse)
 
+    def _rows(self, records: Iterator[SinkRecord], refuse: Refuse) -> list[RowWrite]:
+        rows: list[RowWrite] = []
+        for record in records:
+            try:
+                row = self._maker.row(record)
+            except DataError as error:
+                refuse(record, error)
+                continue
+            if row is not None:
+                rows.append(row)
+        return rows
+
+    def write_range(
+        self, cycle: SinkCycle, part: Range, records: Iterator[SinkRecord], refuse: Refuse
+    ) -> Written:
+        """Writes and commits one range, with its offset."""
+        connection = self._connected()
+        try:
+            with self._dialect.errors(f"cannot write to {self._dialect.address}"):
+                rows = self._rows(records, refuse)
+                self._prepare_tables(connection, rows)
+                self._begin_offset(connection, cycle, part)
+                if self._is_due(connection, cycle, part):
+                    for batch in self._batches(rows):
+                        self._apply(connection, batch, refuse)
+                    self._write_offsets(connection, cycle, [part])
+                connection.commit()
+        except BaseException:
+            self.abort(cycle, ())
+            raise
+        finally:
+            self.stop()
+        return _WRITTEN
+
+    def _begin_offset(self, connection: Connection, cycle: SinkCycle, part: Range) -> None:
+        """Makes the row that stands for the partition, so that it can be locked."""
+        key = [self._connector, part.topic, part.partition]
+        cursor = connection.cursor()
+        self._dialect.execute(
+            cursor, f"SELECT lineage FROM {_OFFSETS} WHERE {self._dialect.where(_OFFSET_KEYS)}", key
+        )
+        there = cursor.fetchone()
+        if there is None:
+            sql = self._dialect.insert(_OFFSETS, [*_OFFSET_KEYS, *_OFFSET_VALUES])
+            try:
+                self._dialect.execute(cursor, sql, [*key, cycle.lineage, part.start])
+            except Exception as error:
+                if not self._dialect.is_error(error) or self._dialect.passes(error):
+                    raise
+                _logger.debug("another task made the row of %s-%d", part.topic, part.partition)
+                connection.rollback()
+        cursor.close()
+        connection.commit()
+
+    def _is_due(self, connection: Connection, cycle: SinkCycle, part: Range) -> bool:
+        """Locks the offset of a partition; False if the range is written. Retriable for an older run."""
+        cursor = connection.cursor()
+        self._dialect.execute(
+            cursor,
+            f"SELECT lineage, next_offset FROM {_OFFSETS} WHERE {self._dialect.where(_OFFSET_KEYS)} FOR UPDATE",
+            [self._connector, part.topic, part.partition],
+        )
+        lineage, there = cursor.fetchone()
+        cursor.close()
+        if lineage == cycle.lineage and there == part.end:
+            return False
+        if lineage > cycle.lineage or (lineage == cycle.lineage and there > part.start):
+            raise self._other_run(there, part)
+        return True
+
+    def _other_run(self, there: int, part: Range) -> Retriable:
+        return Retriable(
+            f"the table {_OFFSETS} is at offset {there} of {part.topic}-{part.partition}, but this run is at "
+            f"{part.start}: another run of connector {self._connector} has written"
+        )
+
     def _check_owner(self, connection: Connection, cycle: SinkCycle) -> None:
         """Refuses a run whose rows were written by a newer one."""
         stored = self._stored(connection, cycle.lineage, lock=True)
         for one in cycle.ranges:
             there = stored.get(Place(one.topic, one.partition))
             if there is not None and there > one.start:
-                raise Retriable(
-                    f"the table {_OFFSETS} is at offset {there} of {one.topic}-{one.partition}, but this run is at "
-                    f"{one.start}: another run of connector {self._connector} has written"
-                )
+                raise self._other_run(there, one)
 
     def _batches(self, rows: Sequence[RowWrite]) -> Iterator[list[RowWrite]]:
         """Neighbours with the same statement; of one key only the last counts, unless rows are only inserted."""
@@ -184,17 +260,22 @@ class JdbcWriter(SinkWriter):
         return dialect.insert(first.table, [*keys, *others]), rows
 
     def commit(self, cycle: SinkCycle, messages: Sequence[Written]) -> None:
-        """The offsets, and the end of the transaction."""
-        sql = self._dialect.upsert(_OFFSETS, _OFFSET_KEYS, ("lineage", "next_offset"))
-        rows = [(self._connector, one.topic, one.partition, cycle.lineage, one.end) for one in cycle.ranges]
+        """The offsets, and the end of the transaction. Tasks of a job have done both."""
+        if _WRITTEN in messages:
+            return
         with self._dialect.errors(f"cannot commit to {self._dialect.address}"):
-            cursor = self._connection.cursor()
-            self._dialect.execute_many(cursor, sql, rows)
-            cursor.close()
+            self._write_offsets(self._connection, cycle, cycle.ranges)
             if self._dialect.address.kind == "sqlite":
                 self._connection.execute("COMMIT")
             else:
                 self._connection.commit()
+
+    def _write_offsets(self, connection: Connection, cycle: SinkCycle, ranges: Iterable[Range]) -> None:
+        sql = self._dialect.upsert(_OFFSETS, _OFFSET_KEYS, _OFFSET_VALUES)
+        rows = [(self._connector, one.topic, one.partition, cycle.lineage, one.end) for one in ranges]
+        cursor = connection.cursor()
+        self._dialect.execute_many(cursor, sql, rows)
+        cursor.close()
 
     def abort(self, cycle: SinkCycle, messages: Sequence[Written]) -> None:
         """Takes the rows back."""
@@ -218,13 +299,25 @@ class JdbcWriter(SinkWriter):
             seen.add(known)
             if row.table not in self._columns:
                 self._columns[row.table] = {one.name for one in self._dialect.columns(connection, row.table)}
-            there = self._columns[row.table]
-            if not there:
-                self._create(connection, row)
-            elif missing := {name: one for name, one in columns.items() if name not in there}:
-                self._evolve(connection, row.table, missing)
+            try:
+                self._prepare_table(connection, row, columns)
+            except Exception as error:
+                if not self._dialect.is_error(error) or self._dialect.passes(error):
+                    raise
+                # Another task may have done the same.
+                connection.rollback()
+                self._columns[row.table] = {one.name for one in self._dialect.columns(connection, row.table)}
+                if not self._columns[row.table].issuperset(columns):
+                    raise
             self._columns[row.table] |= set(columns)
         connection.rollback()
+
+    def _prepare_table(self, connection: Connection, row: RowWrite, columns: Mapping[str, Schema]) -> None:
+        there = self._columns[row.table]
+        if not there:
+            self._create(connection, row)
+        elif missing := {name: one for name, one in columns.items() if name not in there}:
+            self._evolve(connection, row.table, missing)
 
     def _create(self, connection: Connection, row: RowWrite) -> None:
         if not self._values["auto.create"]:
