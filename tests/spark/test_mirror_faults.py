@@ -135,6 +135,8 @@ def test_gigabytes_while_everything_is_killed(
     given["ottla.spark.conf.spark.executor.memory"] = "600m"
     file = write_file(tmp_path / "mm2.properties", given)
     command = [sys.executable, "-m", "ottla", "mirror", "run", str(file)]
+    # The driver that takes over from a sleeping one shall leave the others something to copy.
+    brief = write_file(tmp_path / "brief.properties", given | {"mirror.cycle.ms": "200"})
     port, web_port = free_ports(2)
     trickle = Trickle(source.bootstrap)
     done: Counter[str] = Counter()
@@ -165,7 +167,7 @@ def test_gigabytes_while_everything_is_killed(
                     on_spark.start()
                     done[what] += 1
                 elif what == "paused driver":
-                    _pause(on_spark, command, target.bootstrap, tmp_path)
+                    _pause(on_spark, [*command[:-1], str(brief)], target.bootstrap, tmp_path)
                     on_spark.start()
                     done[what] += 1
                 else:

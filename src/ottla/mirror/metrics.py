@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 import threading
 from collections.abc import Callable, Iterable
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer
 from typing import Final
 
 from ottla.mirror.failures import MirrorError
 from ottla.mirror.flow import PartitionState
 from ottla.mirror.mirror import FlowDriver
+
+_logger = logging.getLogger(__name__)
 
 _SLOWEST_S: Final = 5.0
 """How long a client may take to ask and to read."""
@@ -74,6 +79,14 @@ class MetricsPage:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or int(port) > 65535:
             raise MirrorError(f"--metrics {address} must be HOST:PORT, such as localhost:9404")
+        host = host.strip("[]")
+
+        class Server(TCPServer):
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            allow_reuse_address = True
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                _logger.debug("a client of /metrics went away", exc_info=True)
 
         class Handler(BaseHTTPRequestHandler):
             timeout = _SLOWEST_S
@@ -91,7 +104,7 @@ class MetricsPage:
                 pass
 
         try:
-            self._server = HTTPServer((host.strip("[]"), int(port)), Handler)
+            self._server = Server((host, int(port)), Handler)
         except OSError as error:
             raise MirrorError(f"--metrics {address}: {error.strerror or error}") from None
         self._thread = threading.Thread(target=self._server.serve_forever, name="mirror-metrics", daemon=True)
