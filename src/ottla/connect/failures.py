@@ -59,3 +59,7 @@ class AlreadyExists(ConnectError):
     """A connector of that name exists."""
 
     java_class = "org.apache.kafka.connect.errors.AlreadyExistsException"
+
+
+class NotByColumns(Exception):
+    """Records side by side cannot be taken as a whole: they are taken one by one. It never leaves the framework."""

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ottla.connect.config.definitions import ConfigDef
 from ottla.connect.data.schema import ConnectValue, Schema
+from ottla.connect.failures import NotByColumns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ottla.connect.data.columns import Side
 
 SchemaAndValue = tuple[Schema | None, ConnectValue]
 
@@ -34,6 +40,14 @@ class Converter(ABC):
     @abstractmethod
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
         """The value of bytes, with its schema; DataError if they are damaged."""
+
+    def side_to_bytes(self, topic: str, side: Side) -> pa.Array:
+        """`from_connect` of all values. NotByColumns, or any other error, where they must be taken one by one."""
+        raise NotByColumns
+
+    def bytes_to_side(self, topic: str, data: pa.Array) -> Side:
+        """`to_connect` of a binary array, as `side_to_bytes` the other way round."""
+        raise NotByColumns
 
     def from_header(self, topic: str, key: str, schema: Schema | None, value: ConnectValue) -> bytes | None:
         """The bytes of a header."""

@@ -14,10 +14,10 @@ from typing import Final, NoReturn, TypeAlias
 import pyarrow as pa
 
 from ottla.connect.converters.base import Converter, SchemaAndValue
-from ottla.connect.converters.json_columns import json_column
+from ottla.connect.converters.json_columns import Envelopes, json_side, json_texts
 from ottla.connect.converters.json_encoders import Encode, encoder_of
 from ottla.connect.data import schema as schemas
-from ottla.connect.data.arrow import schema_of_field
+from ottla.connect.data.columns import Side
 from ottla.connect.data.java_text import Float32, Ordered, java_keys, to_json
 from ottla.connect.data.logical import (
     date_of,
@@ -114,6 +114,7 @@ class JsonConverter(Converter):
         self._parsed_schemas: dict[str, Schema] = {}
         content = self.configs.get("schema.content")
         self._fixed = self.parse_schema(parse_json(content.encode())) if content else None
+        self._envelopes = Envelopes(self.parse_schema)
 
     # -- to bytes
 
@@ -150,12 +151,14 @@ class JsonConverter(Converter):
     def _one(self, schema: Schema, value: ConnectValue) -> str:
         return to_json(self._json(schema, value))
 
-    def from_column(self, field: pa.Field, column: pa.Array) -> pa.Array | None:
-        """The bytes of a whole Arrow column; None if its values must be taken one by one."""
+    def side_to_bytes(self, topic: str, side: Side) -> pa.Array:
+        """The JSON of all values."""
+        if side.schema is None:
+            return pa.array([self.from_connect(topic, None, one) for one in side.values()], pa.binary())
         head, tail = "", ""
         if self._with_schemas:
-            head, tail = f'{{"schema":{self._schema_text(schema_of_field(field))},"payload":', "}"
-        return json_column(field, column, head, tail, self._one)
+            head, tail = f'{{"schema":{self._schema_text(side.schema)},"payload":', "}"
+        return json_texts(side, head, tail, self._one)
 
     def _schema_text(self, schema: Schema | None) -> str:
         if schema is None:
@@ -270,6 +273,14 @@ class JsonConverter(Converter):
             raise DataError(_NO_ENVELOPE)
         schema = self.parse_schema(found["schema"])
         return schema, self._value(schema, found["payload"])
+
+    def bytes_to_side(self, topic: str, data: pa.Array) -> Side:
+        """The values of all bytes, if they have one schema."""
+        if not self._with_schemas:
+            return json_side(None, data, self._value)
+        if self._fixed is not None:
+            return json_side(self._fixed, data, self._value)
+        return json_side(*self._envelopes.split(data), self._value)
 
     def parse_schema(self, found: JsonNode) -> Schema | None:
         """The schema of an envelope."""

@@ -12,18 +12,13 @@ from typing import Final
 from ottla.connect.data.java_text import quoted
 from ottla.connect.data.schema import (
     BOUNDS,
-    DATE,
-    DECIMAL,
-    TIME,
-    TIMESTAMP,
+    LOGICAL_TYPES,
     ConnectValue,
     Schema,
     Struct,
     Type,
 )
 from ottla.connect.failures import DataError
-
-_LOGICAL: Final = frozenset((DATE, DECIMAL, TIME, TIMESTAMP))
 
 Encode = Callable[[ConnectValue], str]
 Slow = Callable[[Schema, ConnectValue], str]
@@ -41,7 +36,7 @@ def encoder_of(schema: Schema, slow: Slow) -> Encode:
     def other(value: ConnectValue) -> str:
         return slow(schema, value)
 
-    if schema.name in _LOGICAL:
+    if schema.name in LOGICAL_TYPES:
         return other
     if schema.type in BOUNDS:
         return _whole(*BOUNDS[schema.type], other)
@@ -71,7 +66,7 @@ def _struct(schema: Schema, slow: Slow) -> Encode:
     parts = []
     for at in schema.fields:
         number = at.index
-        names[f"other{number}"] = _with_null(at.schema, encoder_of(at.schema, slow), slow)
+        names[f"other{number}"] = with_null(at.schema, encoder_of(at.schema, slow), slow)
         parts.append(
             _PARTS.get(_part(at.schema), "other{0}(v{0})").format(number, *BOUNDS.get(at.schema.type, ()))
         )
@@ -95,14 +90,14 @@ _PARTS: Final = {
 
 
 def _part(schema: Schema) -> str:
-    if schema.name in _LOGICAL:
+    if schema.name in LOGICAL_TYPES:
         return "logical"
     return "whole" if schema.type in BOUNDS else "text" if schema.type is Type.STRING else "other"
 
 
-def _with_null(schema: Schema, encode: Encode, slow: Slow) -> Encode:
+def with_null(schema: Schema, encode: Encode, slow: Slow) -> Encode:
     """The encoder of a field, which also knows its null; the error of a null that must not be is the slow way's."""
-    null = _null(schema, slow)
+    null = null_text(schema, slow)
 
     def encode_or_null(value: ConnectValue) -> str:
         if value is not None:
@@ -112,7 +107,7 @@ def _with_null(schema: Schema, encode: Encode, slow: Slow) -> Encode:
     return encode_or_null
 
 
-def _null(schema: Schema, slow: Slow) -> str | None:
+def null_text(schema: Schema, slow: Slow) -> str | None:
     """What stands for null: null itself, or the default; None if null is an error."""
     try:
         return slow(schema, None)

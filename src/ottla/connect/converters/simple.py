@@ -8,8 +8,12 @@ import struct
 from collections.abc import Mapping
 from typing import ClassVar
 
+import pyarrow as pa
+
 from ottla.connect.converters.base import Converter, SchemaAndValue
 from ottla.connect.data import schema as schemas
+from ottla.connect.data.column_texts import plain_texts
+from ottla.connect.data.columns import NotByColumns, Side, side_of
 from ottla.connect.data.java_text import Float32, java_double, java_float
 from ottla.connect.data.schema import ConnectValue, Schema, Struct, Type, java_class_of, schema_type
 from ottla.connect.failures import ConfigInvalid, DataError
@@ -34,6 +38,37 @@ class StringConverter(Converter):
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
         """The text of some bytes."""
         return schemas.OPTIONAL_STRING, None if data is None else data.decode(self.encoding, "replace")
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether texts have the bytes that Arrow gives them."""
+        return codecs.lookup(self.encoding).name == "utf-8"
+
+    def side_to_bytes(self, topic: str, side: Side) -> pa.Array:
+        """The texts of all values."""
+        if not self.is_utf8:
+            raise NotByColumns
+        return java_texts(side).cast(pa.binary())
+
+    def bytes_to_side(self, topic: str, data: pa.Array) -> Side:
+        """The texts of all bytes."""
+        if self.is_utf8:
+            try:
+                return Side(schemas.OPTIONAL_STRING, (data.cast(pa.string()),))
+            except pa.ArrowInvalid:
+                pass
+        texts = [None if one is None else one.decode(self.encoding, "replace") for one in data.to_pylist()]
+        return side_of(schemas.OPTIONAL_STRING, texts)
+
+
+def java_texts(side: Side) -> pa.Array:
+    """`java_string` of all values, null for null. It raises where a text is no Unicode."""
+    if side.schema is not None and not side.is_struct:
+        found = plain_texts(side.schema, side.column)
+        if found is not None:
+            return found
+    texts = [None if one is None else java_string(one, side.schema) for one in side.values()]
+    return pa.array(texts, pa.string())
 
 
 def java_string(value: ConnectValue, schema: Schema | None = None) -> str:
@@ -91,6 +126,16 @@ class ByteArrayConverter(Converter):
         """The same bytes."""
         return schemas.OPTIONAL_BYTES, data
 
+    def side_to_bytes(self, topic: str, side: Side) -> pa.Array:
+        """The same bytes."""
+        if side.schema is None or side.schema.type is not Type.BYTES or isinstance(side.column, list):
+            raise NotByColumns
+        return side.column.cast(pa.binary())
+
+    def bytes_to_side(self, topic: str, data: pa.Array) -> Side:
+        """The same bytes."""
+        return Side(schemas.OPTIONAL_BYTES, (data,))
+
 
 class BooleanConverter(Converter):
     """`org.apache.kafka.connect.converters.BooleanConverter`: one byte, 0 or 1."""
@@ -138,6 +183,9 @@ class _NumberConverter(Converter):
         if len(data) != self.layout.size:
             raise DataError(f"Failed to deserialize {self.type_name}: it has {len(data)} bytes")
         return self.schema, self.layout.unpack(data)[0]
+
+    def bytes_to_side(self, topic: str, data: pa.Array) -> Side:
+        return side_of(self.schema, [self.to_connect(topic, one)[1] for one in data.to_pylist()])
 
 
 class ShortConverter(_NumberConverter):

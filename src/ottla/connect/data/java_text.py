@@ -14,8 +14,8 @@ from ottla.connect.data.schema import ConnectValue
 from ottla.java_order import java_set_order
 
 _CONTROL: Final = re.compile(r"\\u00[01][0-9a-f]")
-_PLAIN_FROM: Final = 1e-3
-_PLAIN_BELOW: Final = 1e7
+PLAIN_FROM: Final = 1e-3
+PLAIN_BELOW: Final = 1e7
 
 
 class Float32(float):
@@ -63,7 +63,7 @@ def _java_number(value: float, shortest: str) -> str:
     size = abs(value)
     if size == 0.0:
         return f"{sign}0.0"
-    if _PLAIN_FROM <= size < _PLAIN_BELOW:
+    if PLAIN_FROM <= size < PLAIN_BELOW:
         text = format(decimal.Decimal(shortest.lstrip("-")), "f")
         return sign + (text if "." in text else f"{text}.0")
     _, digits, exponent = decimal.Decimal(shortest).as_tuple()

@@ -69,6 +69,7 @@ DATE: Final = "org.apache.kafka.connect.data.Date"
 TIME: Final = "org.apache.kafka.connect.data.Time"
 TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 SCALE: Final = "scale"
+LOGICAL_TYPES: Final = frozenset((DECIMAL, DATE, TIME, TIMESTAMP))
 
 _LOGICAL_CLASSES: Final[dict[str, type]] = {
     DECIMAL: decimal.Decimal,

@@ -6,28 +6,47 @@ A `ChainSpec` is plain data: Spark's tasks build the chain from it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from ottla.connect.config.definitions import kafka_keys
 from ottla.connect.converters.base import Converter
-from ottla.connect.converters.json_converter import JsonConverter
-from ottla.connect.converters.simple import ByteArrayConverter, StringConverter
-from ottla.connect.data.record import ConnectRecord, Headers, SinkRecord
-from ottla.connect.data.schema import ConnectValue
+from ottla.connect.data.columns import FALLS_BACK, NotByColumns, RecordColumns, Side, all_null, side_of
+from ottla.connect.data.record import ConnectRecord, Headers, SinkRecord, SourceRecord
+from ottla.connect.data.schema import ConnectValue, Type
 from ottla.connect.errors.tolerance import Stage, Tolerance
 from ottla.connect.plugins import Plugins, PluginSpec
-from ottla.connect.run.columns import Row, records_of, rows_batch, size_of, topic_of
+from ottla.connect.run.columns import (
+    Row,
+    about,
+    by_topic,
+    columns_batch,
+    columns_of,
+    columns_of_batch,
+    joined,
+    records_of,
+    rows_batch,
+    runs_of,
+)
 from ottla.connect.spi import Read
-from ottla.connect.transforms.chain import build_chain
+from ottla.connect.transforms.chain import build_chain, by_columns
 
 _logger = logging.getLogger(__name__)
 
 _ROWS_TOGETHER: Final = 10_000
 _BYTES_TOGETHER: Final = 4 << 20
+_RECORDS_TOGETHER: Final = 1000
+"""Records of a source that are transformed together."""
+_BATCHES_TOGETHER: Final = 10
+_SLICE: Final = 8192
+"""Rows of a sink that are converted together; a part of them if one of them cannot be."""
+_PARTS: Final = 16
+_LEAST_SLICE: Final = 32
+
+F = TypeVar("F")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,56 +91,76 @@ class Chain:
     # -- sources
 
     def to_rows(self, found: Iterable[Read]) -> Iterator[pa.RecordBatch]:
-        """Rows for Kafka. Batches go through as columns where that gives the same bytes."""
-        waiting: list[Row] = []
+        """Rows for Kafka. Records go through as columns where that gives the same bytes."""
+        waiting: list[pa.RecordBatch] = []
+        records: list[SourceRecord] = []
         size = 0
         for one in found:
             if isinstance(one, pa.RecordBatch):
-                columns = self._as_columns(one)
-                if columns is not None:
-                    if waiting:
-                        yield rows_batch(waiting)
-                        waiting, size = [], 0
-                    yield columns
-                    continue
-            for record in records_of(one) if isinstance(one, pa.RecordBatch) else (one,):
-                row = self.to_row(record)
-                if row is None:
-                    continue
-                waiting.append(row)
-                size += size_of(record, row[2], row[3])
-                if len(waiting) >= _ROWS_TOGETHER or size >= _BYTES_TOGETHER:
-                    yield rows_batch(waiting)
+                if records or waiting:
+                    yield joined([*waiting, *self._rows_of(records)])
+                    waiting, records, size = [], [], 0
+                for part in by_topic(one):
+                    yield from self._rows_of_batch(part)
+                continue
+            records.append(one)
+            size += about(one)
+            if len(records) >= _RECORDS_TOGETHER or size >= _BYTES_TOGETHER:
+                waiting += self._rows_of(records)
+                records = []
+                if len(waiting) >= _BATCHES_TOGETHER or size >= _BYTES_TOGETHER:
+                    yield joined(waiting)
                     waiting, size = [], 0
+        waiting += self._rows_of(records)
         if waiting:
-            yield rows_batch(waiting)
+            yield joined(waiting)
 
-    def _as_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """The batch as columns for Kafka: text or bytes as they are, JSON by columns; None if there are transforms."""
-        if self._transforms.stages:
+    def _rows_of(self, records: Sequence[SourceRecord]) -> Iterator[pa.RecordBatch]:
+        """The rows of records, side by side if there are transforms: without them that would gain nothing."""
+        for same in runs_of(records) if self._transforms.stages else (records,):
+            rows = self._rows_by_columns(columns_of, same) if self._transforms.stages else None
+            if rows is None:
+                made = [row for row in map(self.to_row, same) if row is not None]
+                rows = rows_batch(made) if made else None
+            if rows is not None and rows.num_rows:
+                yield rows
+
+    def _rows_of_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        rows = self._rows_by_columns(columns_of_batch, batch)
+        if rows is not None:
+            if rows.num_rows:
+                yield rows
+            return
+        for start in range(0, batch.num_rows, _ROWS_TOGETHER):
+            made = [
+                row
+                for row in map(self.to_row, records_of(batch.slice(start, _ROWS_TOGETHER)))
+                if row is not None
+            ]
+            if made:
+                yield rows_batch(made)
+
+    def _rows_by_columns(self, make: Callable[[F], RecordColumns], found: F) -> pa.RecordBatch | None:
+        """The rows of records side by side; none at all if all are dropped, None if they must be taken one by one."""
+        try:
+            columns, done = self._transforms.apply_to_columns(make(found))
+            if columns is None:
+                return rows_batch([])
+            if done < len(self._transforms.stages):
+                return None
+            key = self._bytes(self._key, columns.topic, columns.key)
+            value = self._bytes(self._value, columns.topic, columns.value)
+        except FALLS_BACK:
             return None
-        arrays, fields = [], []
-        for name in batch.schema.names:
-            column, kind = batch.column(name), batch.schema.field(name).type
-            if name in ("key", "value"):
-                converter = self._key if name == "key" else self._value
-                if _passes(converter, kind):
-                    column = column.cast(pa.binary())
-                elif isinstance(converter, JsonConverter):
-                    column = converter.from_column(batch.schema.field(name), column)
-                else:
-                    column = None
-                if column is None:
-                    return None
-            arrays.append(column)
-            fields.append(pa.field(name, column.type))
-        if "topic" not in batch.schema.names:
-            topic = pa.DictionaryArray.from_arrays(
-                pa.array([0] * batch.num_rows, pa.int32()), pa.array([topic_of(batch)])
-            )
-            arrays.append(topic.cast(pa.string()))
-            fields.append(pa.field("topic", pa.string()))
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+        return columns_batch(columns, key, value)
+
+    def _bytes(self, converter: Converter, topic: str, side: Side) -> pa.Array:
+        if side.schema is None and all_null(side.column):
+            one = converter.from_connect(topic, None, None)
+            return pa.array([one] * len(side.column), pa.binary())
+        if not by_columns(converter, "from_connect", "side_to_bytes"):
+            raise NotByColumns
+        return converter.side_to_bytes(topic, side)
 
     def to_row(self, record: ConnectRecord) -> Row | None:
         """The row of a record; None if it is dropped or skipped."""
@@ -175,6 +214,68 @@ class Chain:
 
     def to_records(self, batch: pa.RecordBatch) -> Iterator[SinkRecord]:
         """The records of a decoded batch (`pipeline.decoding`), converted and transformed."""
+        for one in self.to_columns(batch):
+            if isinstance(one, SinkRecord):
+                yield one
+            else:
+                yield from one.records()
+
+    def to_columns(self, batch: pa.RecordBatch) -> Iterator[SinkRecord | RecordColumns]:
+        """The same records, side by side where all of a slice can be taken as a whole."""
+        for start in range(0, batch.num_rows, _SLICE):
+            yield from self._slice(batch.slice(start, _SLICE), _SLICE)
+
+    def _slice(self, rows: pa.RecordBatch, size: int) -> Iterator[SinkRecord | RecordColumns]:
+        try:
+            columns = self._sink_columns(rows)
+        except FALLS_BACK:
+            # One record that is different should not cost the others their speed.
+            smaller = min(size, rows.num_rows) // _PARTS
+            if smaller < _LEAST_SLICE:
+                yield from self.one_by_one(rows)
+                return
+            for start in range(0, rows.num_rows, smaller):
+                yield from self._slice(rows.slice(start, smaller), smaller)
+            return
+        changed, done = self._transforms.apply_to_columns(columns)
+        if changed is None:
+            return
+        if done == len(self._transforms.stages):
+            yield changed
+            return
+        for record in changed.records():
+            one = self._transforms.apply(record, self.tolerance, done)
+            if one is not None:
+                yield one
+
+    def _sink_columns(self, rows: pa.RecordBatch) -> RecordColumns:
+        """The converted records of a slice, which has one topic and partition."""
+        headers = rows.column("headers")
+        if headers.null_count != len(headers):
+            raise NotByColumns
+        topic = rows.column("topic")[0].as_py()
+        times = rows.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+        return RecordColumns(
+            topic,
+            self._side(self._key, topic, rows.column("key")),
+            self._side(self._value, topic, rows.column("value")),
+            rows.column("partition"),
+            times,
+            rows,
+        )
+
+    def _side(self, converter: Converter, topic: str, data: pa.Array) -> Side:
+        if data.null_count == len(data):
+            schema, value = converter.to_connect(topic, None)
+            if schema is not None and schema.type is Type.STRUCT:
+                raise NotByColumns
+            return side_of(schema, [value] * len(data))
+        if not by_columns(converter, "to_connect", "bytes_to_side"):
+            raise NotByColumns
+        return converter.bytes_to_side(topic, data)
+
+    def one_by_one(self, batch: pa.RecordBatch) -> Iterator[SinkRecord]:
+        """The reference: each record converted and transformed by itself."""
         times = batch.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
         columns = zip(
             *(batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value")),
@@ -230,10 +331,3 @@ class Chain:
             schema, value = self._header.to_header(topic, name, data)
             headers = headers.add(name, value, schema)
         return headers
-
-
-def _passes(converter: Converter, kind: pa.DataType) -> bool:
-    """Whether a converter leaves the bytes of a column as they are."""
-    if isinstance(converter, StringConverter):
-        return kind == pa.string() and converter.encoding.upper().replace("_", "-") in ("UTF-8", "UTF8")
-    return isinstance(converter, ByteArrayConverter) and kind == pa.binary()

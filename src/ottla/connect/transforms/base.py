@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ottla.connect.config.definitions import ConfigDef, kafka_keys
 from ottla.connect.data.record import ConnectRecord
+from ottla.connect.failures import NotByColumns
+
+if TYPE_CHECKING:
+    from ottla.connect.data.columns import RecordColumns
 
 R = TypeVar("R", bound=ConnectRecord)
 
@@ -29,6 +33,10 @@ class Transformation(ABC):
     def apply(self, record: R) -> R | None:
         """The changed record; None drops it."""
 
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        """`apply` to all records. NotByColumns, or any other error, where they must be taken one by one."""
+        raise NotByColumns
+
 
 class Predicate(ABC):
     """Says whether a transform applies to a record."""
@@ -46,3 +54,7 @@ class Predicate(ABC):
     @abstractmethod
     def test(self, record: ConnectRecord) -> bool:
         """Whether the predicate is true for a record."""
+
+    def test_columns(self, records: RecordColumns) -> bool:
+        """`test` of all records. NotByColumns, or any other error, where they differ."""
+        raise NotByColumns

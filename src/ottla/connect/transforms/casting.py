@@ -10,9 +10,22 @@ import struct as structs
 from collections.abc import Mapping
 from typing import Final
 
+import pyarrow.compute as pc
+
 from ottla.connect.converters.simple import java_string
 from ottla.connect.converters.simple_header import header_text
 from ottla.connect.data import schema as schemas
+from ottla.connect.data.arrow import arrow_type
+from ottla.connect.data.column_texts import plain_texts
+from ottla.connect.data.columns import (
+    Column,
+    NotByColumns,
+    RecordColumns,
+    has_nulls,
+    packed,
+    put_into,
+    values_of,
+)
 from ottla.connect.data.java_text import Float32, copied
 from ottla.connect.data.logical import days_of, time_ms_of, timestamp_ms_of
 from ottla.connect.data.schema import BOUNDS, ConnectValue, Schema, Struct, Type, java_class_of, schema_type
@@ -70,7 +83,7 @@ class Cast(OneSided):
             for name, kind in java_map_order(self._casts).items():
                 made[name] = cast(None, made.get(name), kind)
             return self.changed(record, None, made)
-        changed = self.remembered(schema) or self.remember(schema, self._changed_schema(schema))
+        changed = self._remembered_change(schema)
         if self._whole is not None:
             return self.changed(record, changed, cast(schema, value, self._whole))
         struct = require_struct(value, "cast types")
@@ -80,6 +93,29 @@ class Cast(OneSided):
             target = self._casts.get(at.name)
             new.put(at.name, cast(at.schema, found, target) if target is not None else found)
         return self.changed(record, changed, new)
+
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        side = self.side_of(records)
+        if side.schema is None:
+            raise NotByColumns
+        if self._whole is not None:
+            column = side.column
+            if has_nulls(column):
+                raise NotByColumns
+            changed = self._remembered_change(side.schema)
+            return self.with_side(records, changed, [_cast_column(side.schema, column, self._whole, changed)])
+        changed = self._remembered_change(side.struct())
+        columns = []
+        for at, new in zip(side.struct().fields, changed.fields, strict=True):
+            column = self.column_of(side, at)
+            if at.name in self._casts:
+                column = _cast_column(at.schema, column, self._casts[at.name], new.schema)
+                column = put_into(new, column, defaults=False)
+            columns.append(column)
+        return self.with_side(records, changed, columns)
+
+    def _remembered_change(self, schema: Schema) -> Schema:
+        return self.remembered(schema) or self.remember(schema, self._changed_schema(schema))
 
     def _changed_schema(self, schema: Schema) -> Schema:
         if self._whole is not None:
@@ -96,6 +132,19 @@ class Cast(OneSided):
                 default = cast(at.schema, at.schema.default, target)
                 fields.append((at.name, Schema(target, at.schema.optional, default)))
         return struct_like(schema, fields, optional=schema.optional)
+
+
+def _cast_column(schema: Schema, column: Column, target: Type, changed: Schema) -> Column:
+    if target is Type.STRING:
+        texts = plain_texts(schema, column)
+        if texts is not None:
+            return texts
+    if not isinstance(column, list) and schema.type in BOUNDS and schema.name is None and target in BOUNDS:
+        low, high = BOUNDS[target]
+        bounds = pc.min_max(column).as_py()
+        if bounds["min"] is None or low <= bounds["min"] <= bounds["max"] <= high:
+            return column.cast(arrow_type(changed))
+    return packed(changed, [cast(schema, one, target) for one in values_of(schema, column)])
 
 
 def _output(name: str) -> Type:
@@ -222,3 +271,17 @@ class SetSchemaMetadata(OneSided):
                 new.put(at.name, self.value_of(value, at))
             value = new
         return self.changed(record, changed, value)
+
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        side = self.side_of(records)
+        if side.schema is None:
+            raise NotByColumns
+        name, version = self.values["schema.name"], self.values["schema.version"]
+        changed = schemas.changed(
+            side.schema,
+            name=name if name is not None else side.schema.name,
+            version=version if version is not None else side.schema.version,
+        )
+        if not side.is_struct:
+            return self.with_side(records, changed, side.columns)
+        return self.with_side(records, changed, [self.column_of(side, at) for at in changed.fields])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.connect.config.definitions import parse_type
+from ottla.connect.data.columns import FALLS_BACK, NotByColumns, RecordColumns
 from ottla.connect.data.record import ConnectRecord
 from ottla.connect.errors.tolerance import Stage, Tolerance
 from ottla.connect.failures import ConfigInvalid
@@ -34,6 +35,17 @@ class TransformStage:
             return record
         return self.transform.apply(record)
 
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        """The same with all records at once."""
+        if not by_columns(self.transform, "apply", "apply_to_columns"):
+            raise NotByColumns
+        if self.predicate is not None:
+            if not by_columns(self.predicate, "test", "test_columns"):
+                raise NotByColumns
+            if self.predicate.test_columns(records) == self.negate:
+                return records
+        return self.transform.apply_to_columns(records)
+
 
 class TransformChain:
     """All transforms of a connector."""
@@ -41,10 +53,10 @@ class TransformChain:
     def __init__(self, stages: list[TransformStage]) -> None:
         self.stages = stages
 
-    def apply(self, record: R, tolerance: Tolerance) -> R | None:
-        """The transformed record; None if it is dropped or skipped."""
+    def apply(self, record: R, tolerance: Tolerance, first: int = 0) -> R | None:
+        """The record after the stages from `first` on; None if it is dropped or skipped."""
         current: R | None = record
-        for stage in self.stages:
+        for stage in self.stages[first:] if first else self.stages:
             assert current is not None
             good, current = tolerance.call(
                 Stage.TRANSFORMATION, stage.class_name, current, functools.partial(stage.apply, current)
@@ -52,6 +64,28 @@ class TransformChain:
             if not good or current is None:
                 return None
         return current
+
+    def apply_to_columns(self, records: RecordColumns) -> tuple[RecordColumns | None, int]:
+        """The records, None if all are dropped, after as many stages as take columns; and the number of these."""
+        current: RecordColumns | None = records
+        for done, stage in enumerate(self.stages):
+            assert current is not None
+            try:
+                current = stage.apply_to_columns(current)
+            except FALLS_BACK:
+                return current, done
+            if current is None:
+                break
+        return current, len(self.stages)
+
+
+def by_columns(plugin: object, single: str, whole: str) -> bool:
+    """Whether the class that defines the way by columns is no base of the one that defines the reference."""
+    return issubclass(_owner(type(plugin), whole), _owner(type(plugin), single))
+
+
+def _owner(kind: type, name: str) -> type:
+    return next(one for one in kind.__mro__ if name in one.__dict__)
 
 
 def build_chain(config: Mapping[str, str], plugins: Plugins) -> TransformChain:

@@ -5,9 +5,21 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from ottla.connect.data import schema as schemas
+from ottla.connect.data.columns import (
+    Column,
+    NotByColumns,
+    RecordColumns,
+    Side,
+    packed,
+    put_into,
+    repeated,
+    values_of,
+    with_default,
+)
 from ottla.connect.data.java_text import Ordered, copied, java_keys
 from ottla.connect.data.logical import EPOCH, timestamp_of
 from ottla.connect.data.record import ConnectRecord, SinkRecord
@@ -41,6 +53,16 @@ class ExtractField(OneSided):
         found = None if struct is None else self._path.in_struct(struct, with_default=with_default)
         return self.changed(record, field.schema, found)
 
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        side = self.side_of(records)
+        at = side.struct().field(self._path.steps[0])
+        if len(self._path.steps) > 1 or at.schema.type is Type.STRUCT:
+            raise NotByColumns
+        column = side.columns[at.index]
+        if self.values["replace.null.with.default"]:
+            column = with_default(at.schema, column)
+        return self.with_side(records, at.schema, [column])
+
 
 class HoistField(OneSided):
     """Puts the key or value into a struct or map with one field."""
@@ -54,6 +76,14 @@ class HoistField(OneSided):
             return self.changed(record, None, {name: value})
         outer = self.remembered(schema) or self.remember(schema, schemas.struct([(name, schema)]))
         return self.changed(record, outer, Struct(outer).put(name, value))
+
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        side = self.side_of(records)
+        if side.schema is None:
+            raise NotByColumns
+        outer = schemas.struct([(self.values["field"], side.schema)])
+        column = side.values() if side.is_struct else side.column
+        return self.with_side(records, outer, [put_into(outer.fields[0], column, defaults=False)])
 
 
 _INSERTED: Final = (
@@ -100,11 +130,7 @@ class InsertField(OneSided):
                     made[name] = inserted
             return self.changed(record, None, made)
         struct = require_struct(value, "field insertion")
-        changed = self.remembered(schema)
-        if changed is None:
-            fields = [(at.name, at.schema) for at in schema.fields]
-            fields += [(name, one) for _, name, one in self._inserted]
-            changed = self.remember(schema, struct_like(schema, fields))
+        changed = self._with_fields(schema)
         new = Struct(changed)
         for at in struct.schema.fields:
             new.put(at.name, self.value_of(struct, at))
@@ -113,6 +139,33 @@ class InsertField(OneSided):
             if inserted is not None:
                 new.put(name, timestamp_of(inserted) if key == "timestamp.field" else inserted)
         return self.changed(record, changed, new)
+
+    def _with_fields(self, schema: Schema) -> Schema:
+        changed = self.remembered(schema)
+        if changed is None:
+            fields = [(at.name, at.schema) for at in schema.fields]
+            fields += [(name, one) for _, name, one in self._inserted]
+            changed = self.remember(schema, struct_like(schema, fields))
+        return changed
+
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        side = self.side_of(records)
+        columns = [self.column_of(side, at) for at in side.struct().fields]
+        columns += [self._inserted_column(key, one, records) for key, _, one in self._inserted]
+        return self.with_side(records, self._with_fields(side.struct()), columns)
+
+    def _inserted_column(self, key: str, schema: Schema, records: RecordColumns) -> Column:
+        if key == "topic.field":
+            return repeated(schema, records.topic, len(records))
+        if key == "static.field":
+            return repeated(schema, self.values["static.value"], len(records))
+        if key == "partition.field":
+            return records.partitions
+        if key == "offset.field":
+            if records.fetched is None:
+                raise NotByColumns
+            return records.fetched.column("offset")
+        return [None if one is None else timestamp_of(one) for one in records.times.to_pylist()]
 
     def _value(self, key: str, record: ConnectRecord) -> ConnectValue:
         if key == "topic.field":
@@ -149,6 +202,28 @@ class MaskField(OneSided):
             found = self.value_of(struct, at)
             new.put(at.name, self._masked(found, at.schema) if at.name in names else found)
         return self.changed(record, schema, new)
+
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        side = self.side_of(records)
+        columns = []
+        for at in side.struct().fields:
+            column = self.column_of(side, at)
+            if at.name in self.values["fields"]:
+                # Values of one type are masked by the same value: those of an array by that of any of them.
+                masks: dict[type, ConnectValue] = {}
+                masked = [
+                    None if one is None else self._mask_of(one, at.schema, masks)
+                    for one in values_of(at.schema, column)
+                ]
+                column = put_into(at, packed(at.schema, masked), defaults=False)
+            columns.append(column)
+        return self.with_side(records, side.schema, columns)
+
+    def _mask_of(self, value: ConnectValue, schema: Schema, masks: dict[type, ConnectValue]) -> ConnectValue:
+        kind = type(value)
+        if kind not in masks:
+            masks[kind] = self._masked(value, schema)
+        return masks[kind]
 
     def _masked(self, value: ConnectValue, schema: Schema | None) -> ConnectValue:
         if value is None:
@@ -223,19 +298,31 @@ class ReplaceField(OneSided):
             )
             return self.changed(record, None, made)
         struct = require_struct(value, "field replacement")
-        changed = self.remembered(struct.schema)
+        changed = self._with_names(struct.schema)
+        new = Struct(changed)
+        for at in changed.fields:
+            old = struct.schema.field(self._back.get(at.name, at.name))
+            new.put(at.name, self.value_of(struct, old))
+        return self.changed(record, changed, new)
+
+    def _with_names(self, schema: Schema) -> Schema:
+        changed = self.remembered(schema)
         if changed is None:
             fields = [
                 (self._renames.get(at.name, at.name), at.schema)
                 for at in schema.fields
                 if self._kept(at.name)
             ]
-            changed = self.remember(struct.schema, struct_like(schema, fields))
-        new = Struct(changed)
-        for at in changed.fields:
-            old = struct.schema.field(self._back.get(at.name, at.name))
-            new.put(at.name, self.value_of(struct, old))
-        return self.changed(record, changed, new)
+            changed = self.remember(schema, struct_like(schema, fields))
+        return changed
+
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        side = self.side_of(records)
+        changed = self._with_names(side.struct())
+        old = [side.struct().field(self._back.get(at.name, at.name)) for at in changed.fields]
+        if not old:
+            raise NotByColumns
+        return self.with_side(records, changed, [self.column_of(side, at) for at in old])
 
 
 class Flatten(OneSided):
@@ -346,3 +433,13 @@ class ValueToKey(Transformation):
             with_default = self.values["replace.null.with.default"]
             key.put(name, struct.get(name) if with_default else struct.without_default(name))
         return record.with_changes(key=key, key_schema=schema)  # type: ignore[return-value]
+
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        value = records.value
+        fields = [value.struct().field(name) for name in self.values["fields"]]
+        if not fields:
+            raise NotByColumns
+        defaults = self.values["replace.null.with.default"]
+        columns = [put_into(at, value.columns[at.index], defaults=defaults) for at in fields]
+        schema = schemas.struct([(at.name, at.schema) for at in fields])
+        return replace(records, key=Side(schema, tuple(columns)))

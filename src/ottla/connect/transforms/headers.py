@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.connect.converters.simple_header import parse_text
+from ottla.connect.data.columns import RecordColumns
 from ottla.connect.data.java_text import copied
 from ottla.connect.data.record import Headers
 from ottla.connect.data.schema import ConnectValue, Struct
@@ -21,6 +22,9 @@ class Filter(Transformation):
     def apply(self, record: R) -> R | None:
         return None
 
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        return None
+
 
 class DropHeaders(Transformation):
     """Removes headers by name."""
@@ -31,6 +35,9 @@ class DropHeaders(Transformation):
         names = set(self.values["headers"])
         kept = Headers(tuple(one for one in record.headers if one.key not in names))
         return record.with_changes(headers=kept)  # type: ignore[return-value]
+
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        return records
 
 
 class InsertHeader(Transformation):

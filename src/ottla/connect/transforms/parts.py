@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import ClassVar, TypeVar, Unpack
 
 from ottla.connect.data import schema as schemas
+from ottla.connect.data.columns import Column, RecordColumns, Side, put_into
 from ottla.connect.data.record import ConnectRecord
 from ottla.connect.data.schema import (
     ConnectValue,
@@ -44,6 +46,23 @@ class OneSided(Transformation):
         changes = {f"{self.side}_schema": schema, self.side: value}
         made: R = record.with_changes(**changes)  # type: ignore[assignment]
         return made
+
+    def side_of(self, records: RecordColumns) -> Side:
+        """The side of records side by side."""
+        return records.key if self.side == "key" else records.value
+
+    def with_side(
+        self, records: RecordColumns, schema: Schema | None, columns: Iterable[Column]
+    ) -> RecordColumns:
+        """The records with another schema and other columns on the side."""
+        side = Side(schema, tuple(columns))
+        return replace(records, key=side) if self.side == "key" else replace(records, value=side)
+
+    def column_of(self, side: Side, at: Field) -> Column:
+        """A field's column, as `value_of` takes each value and `Struct.put` sets it again."""
+        return put_into(
+            at, side.columns[at.index], defaults=self.values.get("replace.null.with.default", True)
+        )
 
     def remembered(self, schema: Schema) -> Schema | None:
         """The changed schema of an earlier record."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from ottla.connect.data import schema as schemas
+from ottla.connect.data.columns import Column, NotByColumns, RecordColumns, packed, values_of
 from ottla.connect.data.java_text import copied
 from ottla.connect.data.logical import timestamp_ms_of, timestamp_of
 from ottla.connect.data.schema import ConnectValue, Schema, Struct, Type, java_class_of
@@ -73,6 +75,28 @@ class TimestampConverter(OneSided):
             found = self.value_of(struct, at)
             new.put(at.name, self._converted(found, at.schema) if at.name == self._field else found)
         return self.changed(record, changed, new)
+
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        side = self.side_of(records)
+        if side.schema is None:
+            raise NotByColumns
+        if not self._field:
+            return self.with_side(records, self._typed(side.schema), [self._column(side.schema, side.column)])
+        fields, columns = [], []
+        for at in side.struct().fields:
+            column = self.column_of(side, at)
+            typed = at.schema
+            if at.name == self._field:
+                typed, column = self._typed(at.schema), self._column(at.schema, column)
+            fields.append((at.name, typed))
+            columns.append(column)
+        changed = struct_like(side.schema, fields, optional=side.schema.optional)
+        return self.with_side(records, changed, columns)
+
+    def _column(self, schema: Schema, column: Column) -> Column:
+        return packed(
+            self._typed(schema), [self._converted(one, schema) for one in values_of(schema, column)]
+        )
 
     def _typed(self, schema: Schema) -> Schema:
         found = _SCHEMAS[self._target]
@@ -155,3 +179,7 @@ class RegexRouter(Transformation):
         if match is None:
             return record
         return record.with_changes(topic=match.expand(self._replacement))  # type: ignore[return-value]
+
+    def apply_to_columns(self, records: RecordColumns) -> RecordColumns | None:
+        match = self._pattern.fullmatch(records.topic)
+        return records if match is None else replace(records, topic=match.expand(self._replacement))

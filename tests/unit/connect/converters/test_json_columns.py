@@ -8,6 +8,8 @@ import pytest
 
 from ottla.connect.converters.json_converter import JsonConverter
 from ottla.connect.data.arrow import column_values, schema_of_field
+from ottla.connect.data.columns import NotByColumns, Side
+from ottla.connect.data.schema import INT64, array, struct
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, 6000, tzinfo=datetime.UTC)
 COLUMNS = {
@@ -35,13 +37,18 @@ def test_columns_and_values_give_the_same_bytes(names, schemas):
     converter = JsonConverter({"schemas.enable": schemas})
     schema = schema_of_field(field)
     expected = [converter.from_connect("t", schema, one) for one in column_values(schema, value)]
-    assert converter.from_column(field, value).to_pylist() == expected
+    columns = Side(schema, tuple(COLUMNS[name] for name in names))
+    assert converter.side_to_bytes("t", columns).to_pylist() == expected
 
 
-def test_nested_values_and_nulls_that_may_not_be_are_left_to_the_reference():
-    converter = JsonConverter()
-    nested = pa.array([{"a": [1]}], pa.struct([("a", pa.list_(pa.int64()))]))
-    assert converter.from_column(pa.field("value", nested.type, nullable=False), nested) is None
-    required = pa.struct([pa.field("a", pa.int64(), nullable=False)])
-    missing = pa.StructArray.from_arrays([pa.array([None], pa.int64())], fields=list(required))
-    assert converter.from_column(pa.field("value", missing.type, nullable=False), missing) is None
+def test_lists_in_a_column_are_written_one_by_one():
+    schema = struct([("a", array(INT64))])
+    columns = Side(schema, (pa.array([[1], [2, 3]], pa.list_(pa.int64())),))
+    found = JsonConverter({"schemas.enable": "false"}).side_to_bytes("t", columns)
+    assert found.to_pylist() == [b'{"a":[1]}', b'{"a":[2,3]}']
+
+
+def test_a_null_that_may_not_be_is_left_to_the_reference():
+    columns = Side(struct([("a", INT64)]), (pa.array([None], pa.int64()),))
+    with pytest.raises(NotByColumns):
+        JsonConverter().side_to_bytes("t", columns)
