@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from ottla.connect.data.columns import RecordColumns
     from ottla.connect.run.context import RunContext
     from ottla.connect.run.runner import Run
 
@@ -271,11 +272,17 @@ class SinkWriter(ABC):
     def write(self, cycle: SinkCycle, records: Iterator[SinkRecord], refuse: Refuse) -> Written:
         """Writes the records of some ranges of a cycle; gives a message for `commit`, which can be pickled."""
 
+    def write_columns(
+        self, cycle: SinkCycle, found: Iterator[SinkRecord | RecordColumns], refuse: Refuse
+    ) -> Written:
+        """The same, for records of which some come side by side. A writer may take these as a whole."""
+        return self.write(cycle, each_record(found), refuse)
+
     def write_range(
-        self, cycle: SinkCycle, part: Range, records: Iterator[SinkRecord], refuse: Refuse
+        self, cycle: SinkCycle, part: Range, found: Iterator[SinkRecord | RecordColumns], refuse: Refuse
     ) -> Written:
         """Writes one range of a cycle, in a task of a Spark job. A writer may do here what it needs to know it for."""
-        return self.write(cycle, records, refuse)
+        return self.write_columns(cycle, found, refuse)
 
     def commit(self, cycle: SinkCycle, messages: Sequence[Written]) -> None:
         """Makes a whole cycle visible. The group's offsets follow."""
@@ -285,6 +292,15 @@ class SinkWriter(ABC):
 
     def stop(self) -> None:
         """Closes connections."""
+
+
+def each_record(found: Iterator[SinkRecord | RecordColumns]) -> Iterator[SinkRecord]:
+    """All records one by one, in order."""
+    for one in found:
+        if isinstance(one, SinkRecord):
+            yield one
+        else:
+            yield from one.records()
 
 
 class SinkConnector(Connector):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ottla.connect.data.columns import RecordColumns
 from ottla.connect.data.record import SinkRecord
 from ottla.connect.errors.tolerance import Stage
 from ottla.connect.failures import ConnectError, Retriable, TaskFailed
@@ -157,7 +158,7 @@ class _RangeTask:
     def write(self) -> Written:
         return self._job.writer.write_range(self._job.cycle, self._range, self._read(), self._refuse)
 
-    def _read(self) -> Iterator[SinkRecord]:
+    def _read(self) -> Iterator[SinkRecord | RecordColumns]:
         from ottla.admin.cluster import Cluster
         from ottla.pipeline.decoding import decode
         from ottla.pipeline.fetching import FetchLimits, OffsetRange, fetch_ranges
@@ -170,9 +171,9 @@ class _RangeTask:
             for part in fetch_ranges(brokers, wanted, isolation=self._job.isolation, limits=limits):
                 for batch in decode(part):
                     self.bytes += batch.nbytes
-                    for record in self.chain.to_records(batch):
-                        self.records += 1
-                        yield record
+                    for found in self.chain.to_columns(batch):
+                        self.records += 1 if isinstance(found, SinkRecord) else len(found)
+                        yield found
         finally:
             brokers.close()
 

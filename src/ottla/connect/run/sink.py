@@ -16,6 +16,7 @@ from typing import Final
 from ottla.admin.cluster import Cluster
 from ottla.admin.groups import Committed, committed_offsets
 from ottla.connect.config.definitions import parse_type
+from ottla.connect.data.columns import RecordColumns
 from ottla.connect.data.record import SinkRecord
 from ottla.connect.errors.dead_letters import append_dead_letters
 from ottla.connect.errors.tolerance import Stage
@@ -244,7 +245,9 @@ class SinkRun:
             if as_job:
                 messages, counter.count = self._run_job(cycle, writer)
             else:
-                messages.append(writer.write(cycle, counter.counted(self._records(parts)), self._refuse))
+                messages.append(
+                    writer.write_columns(cycle, counter.counted(self._records(parts)), self._refuse)
+                )
             writer.commit(cycle, messages)
         except BaseException:
             self._chain.tolerance.take_failures()
@@ -270,11 +273,11 @@ class SinkRun:
         self._chain.tolerance.skipped += skipped
         return messages, records
 
-    def _records(self, parts: list[FetchedBatches]) -> Iterator[SinkRecord]:
+    def _records(self, parts: list[FetchedBatches]) -> Iterator[SinkRecord | RecordColumns]:
         for part in parts:
             for batch in decode(part):
                 self._context.progress.bytes += batch.nbytes
-                yield from self._chain.to_records(batch)
+                yield from self._chain.to_columns(batch)
 
     def _refuse(self, record: SinkRecord, error: Exception) -> None:
         self._chain.tolerance.failed(Stage.TASK_PUT, type(self._connector).__name__, record, error)
@@ -339,9 +342,9 @@ class _Counter:
     def __init__(self) -> None:
         self.count = 0
 
-    def counted(self, records: Iterator[SinkRecord]) -> Iterator[SinkRecord]:
-        for one in records:
-            self.count += 1
+    def counted(self, found: Iterator[SinkRecord | RecordColumns]) -> Iterator[SinkRecord | RecordColumns]:
+        for one in found:
+            self.count += 1 if isinstance(one, SinkRecord) else len(one)
             yield one
 
 

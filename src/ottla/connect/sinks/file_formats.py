@@ -13,6 +13,7 @@ from ottla.connect.config.definitions import ConfigValues
 from ottla.connect.converters.json_converter import JsonConverter
 from ottla.connect.converters.simple import java_string
 from ottla.connect.data.arrow import arrow_field, arrow_value
+from ottla.connect.data.columns import RecordColumns, array_of, with_default
 from ottla.connect.data.record import SinkRecord
 from ottla.connect.data.schema import ConnectValue, Struct, Type
 from ottla.connect.failures import ConfigInvalid, DataError, TaskFailed
@@ -27,10 +28,19 @@ class FileFormat:
     extension: str
     needs_schema: bool
     encode: Callable[[Sequence[SinkRecord], ConfigValues], bytes]
+    encode_columns: Callable[[Sequence[RecordColumns], ConfigValues], bytes] | None = None
+    """The same file from records side by side, all with one schema. It may raise where records are needed."""
 
 
 def _json(records: Sequence[SinkRecord], values: ConfigValues) -> bytes:
     lines = [_JSON.from_connect(one.topic, one.value_schema, one.value) or b"null" for one in records]
+    return b"\n".join(lines) + b"\n"
+
+
+def _json_of_columns(parts: Sequence[RecordColumns], values: ConfigValues) -> bytes:
+    lines: list[bytes] = []
+    for one in parts:
+        lines += _JSON.side_to_bytes(one.topic, one.value).to_pylist()
     return b"\n".join(lines) + b"\n"
 
 
@@ -61,23 +71,55 @@ def _table(records: Sequence[SinkRecord]) -> pa.Table:
     )
 
 
-def _parquet(records: Sequence[SinkRecord], values: ConfigValues) -> bytes:
+def _table_of_columns(parts: Sequence[RecordColumns]) -> pa.Table:
+    """The same table from records side by side."""
+    schema = parts[0].value.schema
+    assert schema is not None
+    if schema.type is Type.STRUCT:
+        names, schemas = [at.name for at in schema.fields], [at.schema for at in schema.fields]
+    else:
+        names, schemas = ["value"], [schema]
+    fields = [arrow_field(name, one) for name, one in zip(names, schemas, strict=True)]
+    batches = []
+    for part in parts:
+        columns = part.value.columns
+        if part.value.is_struct:
+            columns = tuple(with_default(one, at) for one, at in zip(schemas, columns, strict=True))
+        arrays = [array_of(one, at) for one, at in zip(schemas, columns, strict=True)]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)))
+    return pa.Table.from_batches(batches).combine_chunks()
+
+
+def _parquet(table: pa.Table, values: ConfigValues) -> bytes:
     import pyarrow.parquet as pq
 
     out = io.BytesIO()
-    pq.write_table(_table(records), out, compression=values["parquet.codec"])
+    pq.write_table(table, out, compression=values["parquet.codec"])
     return out.getvalue()
 
 
-def _csv(records: Sequence[SinkRecord], values: ConfigValues) -> bytes:
+def _csv(table: pa.Table, values: ConfigValues) -> bytes:
     import pyarrow.csv as pc
 
     out = io.BytesIO()
     try:
-        pc.write_csv(_table(records), out)
+        pc.write_csv(table, out)
     except pa.ArrowInvalid as error:
         raise DataError(f"CSV has no form for these records: {error}") from None
     return out.getvalue()
+
+
+def _of_tables(
+    encode: Callable[[pa.Table, ConfigValues], bytes],
+) -> tuple[
+    Callable[[Sequence[SinkRecord], ConfigValues], bytes],
+    Callable[[Sequence[RecordColumns], ConfigValues], bytes],
+]:
+    """A format of tables, from records and from columns."""
+    return (
+        lambda records, values: encode(_table(records), values),
+        lambda parts, values: encode(_table_of_columns(parts), values),
+    )
 
 
 def _avro(records: Sequence[SinkRecord], values: ConfigValues) -> bytes:
@@ -106,9 +148,9 @@ def plain(value: ConnectValue) -> ConnectValue:
 
 
 FORMATS: Final[Mapping[str, FileFormat]] = {
-    "json": FileFormat("json", False, _json),
-    "parquet": FileFormat("parquet", True, _parquet),
-    "csv": FileFormat("csv", True, _csv),
+    "json": FileFormat("json", False, _json, _json_of_columns),
+    "parquet": FileFormat("parquet", True, *_of_tables(_parquet)),
+    "csv": FileFormat("csv", True, *_of_tables(_csv)),
     "avro": FileFormat("avro", True, _avro),
     "bytes": FileFormat("bin", False, _raw),
 }

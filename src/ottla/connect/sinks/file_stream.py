@@ -17,8 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from ottla.connect.config.definitions import ConfigDef, kafka_keys
-from ottla.connect.converters.simple import java_string
+from ottla.connect.converters.simple import java_string, java_texts
+from ottla.connect.data.columns import FALLS_BACK, RecordColumns
 from ottla.connect.data.record import SinkRecord
 from ottla.connect.failures import Occupied, Retriable, TaskFailed
 from ottla.connect.spi import Finding, Place, Refuse, SinkConnector, SinkCycle, SinkWriter, Written
@@ -147,14 +151,23 @@ class _FileWriter(SinkWriter):
 
     def write(self, cycle: SinkCycle, records: Iterator[SinkRecord], refuse: Refuse) -> int:
         """Appends the lines; returns the length of the file."""
+        return self._append(_line(one) for one in records)
+
+    def write_columns(
+        self, cycle: SinkCycle, found: Iterator[SinkRecord | RecordColumns], refuse: Refuse
+    ) -> int:
+        """The same, with all lines of a column at once."""
+        return self._append(_line(one) if isinstance(one, SinkRecord) else _lines(one) for one in found)
+
+    def _append(self, texts: Iterator[bytes | memoryview]) -> int:
         self._acquire()
         noted = self._noted_length()
         if noted is not None and noted != self._length:
             raise Retriable(f"another run of the connector has written to {self._path} meanwhile")
         with self._path.open("ab") as file:
             file.truncate(self._length)
-            for record in records:
-                file.write(java_string(record.value, record.value_schema).encode("utf-8", "replace") + b"\n")
+            for text in texts:
+                file.write(text)
             file.flush()
             os.fsync(file.fileno())
             return file.tell()
@@ -183,6 +196,22 @@ class _FileWriter(SinkWriter):
     def stop(self) -> None:
         """Gives the lock back."""
         self._release()
+
+
+def _line(record: SinkRecord) -> bytes:
+    return java_string(record.value, record.value_schema).encode("utf-8", "replace") + b"\n"
+
+
+def _lines(columns: RecordColumns) -> bytes | memoryview:
+    """The lines of all records."""
+    try:
+        texts = pc.fill_null(java_texts(columns.value), "null")
+    except FALLS_BACK:
+        return b"".join(map(_line, columns.records()))
+    lines = pc.binary_join_element_wise(texts, "\n", "").cast(pa.large_binary())
+    _, ends, data = lines.buffers()
+    bounds = memoryview(ends).cast("B").cast("q")
+    return memoryview(data)[bounds[lines.offset] : bounds[lines.offset + len(lines)]]
 
 
 class _StdoutWriter(SinkWriter):

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from ottla.connect.config.definitions import ConfigValues
+from ottla.connect.data.columns import FALLS_BACK, RecordColumns, has_nulls
 from ottla.connect.data.logical import timestamp_of
 from ottla.connect.data.record import SinkRecord
 from ottla.connect.data.schema import ConnectValue, Schema, Struct
 from ottla.connect.failures import ConnectError, DataError, Retriable, TaskFailed
 from ottla.connect.sinks.file_formats import format_of
-from ottla.connect.spi import Refuse, SinkCycle, SinkWriter
+from ottla.connect.spi import Refuse, SinkCycle, SinkWriter, each_record
 from ottla.connect.whole_files import make_folder, write_whole
 
 if TYPE_CHECKING:
@@ -220,30 +221,66 @@ class FilesWriter(SinkWriter):
 
     def write(self, cycle: SinkCycle, records: Iterator[SinkRecord], refuse: Refuse) -> int:
         """Writes all files; the number of them."""
-        files: dict[tuple[str, str, int, Schema | None], list[SinkRecord]] = {}
+        return self.write_columns(cycle, records, refuse)
+
+    def write_columns(
+        self, cycle: SinkCycle, found: Iterator[SinkRecord | RecordColumns], refuse: Refuse
+    ) -> int:
+        """The same, with whole columns where the format and the folders allow it."""
+        files: dict[tuple[str, str, int, Schema | None], _Waiting] = {}
         number = 0
         most: int = self._values["flush.size"]
-        for record in records:
+        for part in self._parts(found):
             try:
-                folder = self._folder(record)
-                self._check(record)
+                folder = self._folder(part)
+                if isinstance(part, SinkRecord):
+                    self._check(part)
             except DataError as error:
-                refuse(record, error)
+                assert isinstance(part, SinkRecord)
+                refuse(part, error)
                 continue
-            schema = record.value_schema if self._format.needs_schema else None
-            key = (folder, record.original_topic, record.original_partition, schema)
-            waiting = files.setdefault(key, [])
-            waiting.append(record)
-            if most and len(waiting) >= most:
-                self._write_file(folder, files.pop(key), refuse)
-                number += 1
+            schema = _schema_of(part) if self._format.needs_schema else None
+            key = (folder, *_place_of(part), schema)
+            rest: SinkRecord | RecordColumns | None = part
+            while rest is not None:
+                waiting = files.setdefault(key, _Waiting())
+                rest = waiting.add(rest, most)
+                if most and waiting.count >= most:
+                    self._write_waiting(folder, files.pop(key), refuse)
+                    number += 1
         for (folder, *_), waiting in files.items():
-            self._write_file(folder, waiting, refuse)
+            self._write_waiting(folder, waiting, refuse)
         return number + len(files)
+
+    def _parts(self, found: Iterator[SinkRecord | RecordColumns]) -> Iterator[SinkRecord | RecordColumns]:
+        """Records side by side where they are one file's; all others one by one."""
+        whole = self._format.encode_columns is not None and self._partitioner == "DefaultPartitioner"
+        for one in found:
+            if isinstance(one, SinkRecord):
+                yield one
+            elif whole and (one.value.is_struct or not has_nulls(one.value.column)):
+                if self._format.needs_schema and one.value.schema is None:
+                    yield from one.records()
+                else:
+                    yield one
+            else:
+                yield from one.records()
+
+    def _write_waiting(self, folder: str, waiting: _Waiting, refuse: Refuse) -> None:
+        columns = [one for one in waiting.parts if isinstance(one, RecordColumns)]
+        encode = self._format.encode_columns
+        if encode is not None and len(columns) == len(waiting.parts):
+            try:
+                data = encode(columns, self._values)
+            except FALLS_BACK:
+                pass
+            else:
+                self._put(folder, next(columns[0].cut(0, 1).records()), data)
+                return
+        self._write_file(folder, list(each_record(iter(waiting.parts))), refuse)
 
     def _write_file(self, folder: str, records: list[SinkRecord], refuse: Refuse) -> None:
         first = records[0]
-        name = f"{first.original_topic}+{first.original_partition}+{first.offset:0{_OFFSET_DIGITS}d}"
         try:
             data = self._format.encode(records, self._values)
         except (DataError, ValueError, TypeError, OverflowError) as error:
@@ -252,8 +289,13 @@ class FilesWriter(SinkWriter):
                 self._write_file(folder, records[:middle], refuse)
                 self._write_file(folder, records[middle:], refuse)
                 return
-            refuse(first, DataError(f"{name} cannot be written as {self._format.extension}: {error}"))
+            text = f"{_name_of(first)} cannot be written as {self._format.extension}: {error}"
+            refuse(first, DataError(text))
             return
+        self._put(folder, first, data)
+
+    def _put(self, folder: str, first: SinkRecord, data: bytes) -> None:
+        name = _name_of(first)
         root = self._values["topics.dir"].strip("/")
         parts = [one for one in (root, first.topic, folder, f"{name}.{self._format.extension}") if one]
         self._target.write("/".join(parts), data)
@@ -270,9 +312,11 @@ class FilesWriter(SinkWriter):
                 "schemas, or format.class=json"
             )
 
-    def _folder(self, record: SinkRecord) -> str:
+    def _folder(self, part: SinkRecord | RecordColumns) -> str:
         if self._partitioner == "DefaultPartitioner":
-            return f"partition={record.original_partition}"
+            return f"partition={_place_of(part)[1]}"
+        assert isinstance(part, SinkRecord)
+        record = part
         if self._partitioner == "FieldPartitioner":
             return "/".join(
                 f"{one}={_safe(_field(record, one))}" for one in self._values["partition.field.name"]
@@ -292,6 +336,43 @@ class FilesWriter(SinkWriter):
         except ValueError:
             raise DataError(f"{found!r} in {self._values['timestamp.field']} is not a time") from None
         return parsed if parsed.tzinfo else parsed.replace(tzinfo=datetime.UTC)
+
+
+class _Waiting:
+    """What goes into one file, in order."""
+
+    def __init__(self) -> None:
+        self.parts: list[SinkRecord | RecordColumns] = []
+        self.count = 0
+
+    def add(self, part: SinkRecord | RecordColumns, most: int) -> RecordColumns | None:
+        """Takes a part, up to `most` records in all, or any number for 0; gives what is left of it."""
+        if isinstance(part, SinkRecord):
+            self.parts.append(part)
+            self.count += 1
+            return None
+        room = most - self.count if most else len(part)
+        self.parts.append(part.cut(0, room) if room < len(part) else part)
+        self.count += min(room, len(part))
+        return part.cut(room, len(part) - room) if room < len(part) else None
+
+
+def _place_of(part: SinkRecord | RecordColumns) -> tuple[str, int]:
+    """The topic and partition that records were read from."""
+    if isinstance(part, SinkRecord):
+        return part.original_topic, part.original_partition
+    assert part.fetched is not None
+    topic: str = part.fetched.column("topic")[0].as_py()
+    partition: int = part.fetched.column("partition")[0].as_py()
+    return topic, partition
+
+
+def _schema_of(part: SinkRecord | RecordColumns) -> Schema | None:
+    return part.value_schema if isinstance(part, SinkRecord) else part.value.schema
+
+
+def _name_of(first: SinkRecord) -> str:
+    return f"{first.original_topic}+{first.original_partition}+{first.offset:0{_OFFSET_DIGITS}d}"
 
 
 def _field(record: SinkRecord, name: str) -> ConnectValue:

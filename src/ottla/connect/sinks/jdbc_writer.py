@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ottla.connect.config.definitions import ConfigValues
+from ottla.connect.data.columns import RecordColumns
 from ottla.connect.data.record import SinkRecord
 from ottla.connect.data.schema import Schema
 from ottla.connect.databases.connection import Connection, SqlValue
@@ -21,7 +22,7 @@ from ottla.connect.databases.dialect import Dialect, TableId
 from ottla.connect.databases.keys import dialect_for
 from ottla.connect.failures import ConnectError, DataError, Retriable, TaskFailed
 from ottla.connect.sinks.jdbc_rows import RowMaker, RowWrite
-from ottla.connect.spi import Place, Range, Refuse, SinkCycle, SinkWriter, Written
+from ottla.connect.spi import Place, Range, Refuse, SinkCycle, SinkWriter, Written, each_record
 
 _logger = logging.getLogger(__name__)
 
@@ -128,13 +129,13 @@ class JdbcWriter(SinkWriter):
         return rows
 
     def write_range(
-        self, cycle: SinkCycle, part: Range, records: Iterator[SinkRecord], refuse: Refuse
+        self, cycle: SinkCycle, part: Range, found: Iterator[SinkRecord | RecordColumns], refuse: Refuse
     ) -> Written:
         """Writes and commits one range, with its offset."""
         connection = self._connected()
         try:
             with self._dialect.errors(f"cannot write to {self._dialect.address}"):
-                rows = self._rows(records, refuse)
+                rows = self._rows(each_record(found), refuse)
                 self._prepare_tables(connection, rows)
                 self._begin_offset(connection, cycle, part)
                 if self._is_due(connection, cycle, part):
