@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,26 @@ def test_a_schema_that_is_only_itself_is_refused_and_loops_of_imports_too(regist
     assert send("self.proto", own, reference("self.proto", 1))[1]["error_code"] == 42201
     assert http.register("plain", '"int"')[0] == 200
     assert peak_kb(registry.pid) - before < MAX_GROWTH_KB
+
+
+def test_others_are_served_while_protoc_works(registry):
+    http = Http(registry.url)
+    assert http.register("known", '"int"')[0] == 200
+    numbers = ", ".join(str(at) for at in range(1, 100_000, 2))
+    slow = proto(f"message A {{ reserved {numbers}; }}")
+    answered = threading.Event()
+
+    def send():
+        http.register("slow", slow, schemaType="PROTOBUF")
+        answered.set()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    served = 0
+    while not answered.is_set() and served < 50:
+        assert http.get("/subjects/known/versions") == [1]
+        assert http.register("known", '"int"')[0] == 200
+        served += 1
+    thread.join()
+    # protoc takes seconds; without a thread for it the first question would wait as long.
+    assert served > 2

@@ -203,7 +203,7 @@ class Elector:
             return
         member = LeaveGroupRequest.MemberIdentity(member_id=self._member, reason="the registry stops")
         try:
-            self._ask(LeaveGroupRequest(group_id=self._group, member_id=self._member, members=[member]))
+            self._ask(LeaveGroupRequest(group_id=self._group, members=[member]))
         except ApiException as error:
             _logger.info("Leaving the group %s failed: %s", self._group, error)
 
