@@ -37,10 +37,11 @@ _SLOW_ENGINE = 10
 
 _LATENCY_RECORDS = 60
 
-_APPLICATION = """from ottla.streams import StreamsBuilder, col, tumbling
+_APPLICATION = """from ottla.streams import JoinWindows, StreamsBuilder, col, tumbling
 
 b = StreamsBuilder()
-b.stream({source!r}){steps}.to({target!r})
+records = b.stream({source!r})
+records{steps}.to({target!r})
 """
 
 
@@ -74,11 +75,21 @@ _KEYS_LOW_LATENCY = replace(_KEYS, options=("--low-latency",))
 _REDUCE = _Topology(
     ".group_by_key().reduce(lambda before, now: now).to_stream()", ("Topologies.java", "reduce")
 )
+_AGGREGATE = _Topology(
+    ".group_by_key().aggregate(lambda: 0, lambda key, value, held: held + 1).to_stream()",
+    ("Topologies.java", "aggregate"),
+)
+_JOIN = _Topology(
+    ".join(records, lambda left, right: left + right, JoinWindows.of(10_000))",
+    ("Topologies.java", "join"),
+)
 _LATENCY_ROWS = {
     "stream latency, no state": (_UPPER, ("spark", "java")),
     "stream latency, count": (_KEYS, ("spark", "java")),
     "stream latency, count, --low-latency": (_KEYS_LOW_LATENCY, ("spark",)),
     "stream latency, reduce": (_REDUCE, ("spark", "java")),
+    "stream latency, aggregate": (_AGGREGATE, ("spark", "java")),
+    "stream latency, join": (_JOIN, ("spark", "java")),
 }
 
 
@@ -128,7 +139,7 @@ def windowed_count(bench: Bench) -> None:
 
 
 def stream_latency(bench: Bench) -> None:
-    """One record at a time: without state (at least once), through a count and through a reduce (exactly once)."""
+    """One record at a time: without state (at least once), and through state of four kinds (exactly once)."""
     system = bench.systems[0]
     for _ in bench.turns(1, [system]):
         for row, (topology, names) in _LATENCY_ROWS.items():

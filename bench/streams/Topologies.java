@@ -1,4 +1,4 @@
-/* Other topologies on Kafka Streams: java Topologies.java BOOTSTRAP INPUT OUTPUT APPLICATION STATE_DIR windows|upper|reduce|keys */
+/* Other topologies on Kafka Streams: java Topologies.java BOOTSTRAP INPUT OUTPUT APPLICATION STATE_DIR windows|upper|reduce|aggregate|join|keys */
 
 import java.time.Duration;
 import java.util.Properties;
@@ -6,7 +6,9 @@ import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
@@ -37,6 +39,13 @@ public class Topologies {
                             WindowedSerdes.timeWindowedSerdeFrom(String.class, 10_000), Serdes.Long()));
             case "upper" -> records.filter((key, value) -> value.contains("a"))
                     .mapValues(value -> value.toUpperCase())
+                    .to(words[2]);
+            case "aggregate" -> records.groupByKey()
+                    .aggregate(() -> 0L, (key, value, held) -> held + 1, Materialized.with(Serdes.String(), Serdes.Long()))
+                    .toStream()
+                    .to(words[2], Produced.with(Serdes.String(), Serdes.Long()));
+            case "join" -> records.join(
+                            records, (left, right) -> left + right, JoinWindows.ofTimeDifferenceWithNoGrace(Duration.ofSeconds(10)))
                     .to(words[2]);
             case "reduce" -> records.groupByKey().reduce((before, now) -> now).toStream().to(words[2]);
             default -> records.groupByKey().count().toStream()
