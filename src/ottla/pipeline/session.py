@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -38,6 +40,9 @@ PIPELINE_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
     # A worker may take long to start on a busy machine.
     "spark.python.authenticate.socketTimeout": "120s",
+    # A micro-batch broadcasts eight small objects. Each takes a whole block of memory: 4 MB, which is a large object
+    # for the collector, so that it marked the heap in every fourth batch.
+    "spark.broadcast.blockSize": "128k",
     # A second attempt of a sink's task must not write beside the first.
     "spark.speculation": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -53,6 +58,8 @@ JVM_FLAGS: Final = (
     "-XX:Tier4BackEdgeThreshold=200000",
     # Spark's classes need this much: without it the JVM would collect garbage several times until it is reached.
     "-XX:MetaspaceSize=256m",
+    # The results of tasks are kept in blocks of 1 MB: with regions of that size these would be large objects as well.
+    "-XX:G1HeapRegionSize=4m",
 )
 """Flags of the JVM of Spark's driver; with a local master all tasks run in it too."""
 
@@ -64,6 +71,10 @@ LOW_LATENCY_FLAGS: Final = (
 """Flags for small batches: code that is compiled quickly and not well, processes that start without a helper."""
 DRIVER_FLAGS: Final = "spark.driver.extraJavaOptions"
 """Spark's setting for the flags of the driver's JVM."""
+SOCKETS: Final = "spark.python.unix.domain.socket"
+"""The beginning of Spark's settings for the sockets between its JVM and Python workers."""
+_LONGEST_SOCKET_DIRECTORY: Final = 60
+"""Spark adds 42 bytes, and a Unix socket's path may have some 100."""
 EXECUTOR_FLAGS: Final = "spark.executor.extraJavaOptions"
 """Spark's setting for the flags of the executors' JVMs."""
 
@@ -137,10 +148,32 @@ def session_settings(
     return {
         **PIPELINE_SETTINGS,
         DRIVER_FLAGS: " ".join((f"-Dlog4j2.configurationFile={quiet}", *JVM_FLAGS, *archive)),
+        **(_unix_sockets() if master.startswith("local") else {}),
         # Executors of another machine do not have the file.
         **({EXECUTOR_FLAGS: " ".join(archive)} if archive and is_local(master) else {}),
         "spark.jars": ",".join(path.as_uri() for path in map(Path, jars)),
     }
+
+
+def _unix_sockets() -> dict[str, str]:
+    """Settings by which the JVM and Python workers talk over Unix sockets; none where those would not be private.
+
+    Over TCP a small task waits 40 ms for an acknowledgement that the other side delays.
+    """
+    if not hasattr(os, "getuid"):
+        return {}
+    directory = Path(tempfile.gettempdir(), f"ottla-spark-{os.getuid()}")
+    if len(os.fsencode(directory)) > _LONGEST_SOCKET_DIRECTORY:
+        return {}
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        found = directory.lstat()
+    except OSError:
+        return {}
+    # Spark has no password on these sockets.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        return {}
+    return {f"{SOCKETS}.enabled": "true", f"{SOCKETS}.dir": str(directory)}
 
 
 def prepare_process(master: str) -> Java:
@@ -150,6 +183,8 @@ def prepare_process(master: str) -> Java:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Also for an application that goes on from a checkpoint, which has the directory in its settings.
+    _unix_sockets()
     return java
 
 

@@ -8,11 +8,11 @@ from ottla.streams.errors import TopologyError
 from ottla.streams.graph.topology import Topology
 from ottla.streams.loading import own_classes, pickled_by_value
 from ottla.streams.planner.foreign_key_replicas import resolved_tables, with_replicas
-from ottla.streams.planner.plan import Plan, Strategy
+from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.rows import Tasks
 from ottla.streams.planner.spark_frames import Arriving, ArrivingFrame
 from ottla.streams.planner.stages import make_plan
-from ottla.streams.planner.strategies import STRATEGIES, choose_strategy, counts
+from ottla.streams.planner.strategies import STRATEGIES, choose_strategy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,14 +43,13 @@ def check_picklable(plan: Plan) -> None:
 
 def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
     """From a frame with Kafka's columns to one with topic, key, value, timestamp, headers and partition."""
-    return STRATEGIES[plan.strategy].build(ArrivingFrame(records), plan, tasks)
+    frame, finish = build_for_sink(ArrivingFrame(records), plan, tasks)
+    return frame if finish is None else finish.by_tasks(frame)
 
 
 def build_for_sink(records: Arriving, plan: Plan, tasks: Tasks) -> tuple[DataFrame, Finish | None]:
     """A frame for the sink, and the last step that the sink takes itself, where the strategy has one."""
-    if plan.strategy is Strategy.COUNTS:
-        return counts.build_for_sink(records, plan, tasks)
-    return STRATEGIES[plan.strategy].build(records, plan, tasks), None
+    return STRATEGIES[plan.strategy].build(records, plan, tasks)
 
 
 def output_mode(plan: Plan) -> str:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.pipeline.small_batches import Finish
 from ottla.streams.graph.operators import Process
 from ottla.streams.planner.plan import OUT, Plan
 from ottla.streams.planner.rows import HEADERS, SCHEMA, Tasks
-from ottla.streams.planner.stateless_stage import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -103,9 +103,8 @@ def finished_records(rows: DataFrame) -> DataFrame:
     )
 
 
-def finished_table(rows: Iterable[pa.RecordBatch]) -> pa.Table:
+def finished_table(table: pa.Table) -> pa.Table:
     """The same as `finished_records`, of rows that are here."""
-    table = pa.Table.from_batches(rows, arrow_schema())
     table = table.filter(pc.equal(table["stage"], OUT))
     task = table["task"]
     columns = {name: table[name] for name in ("topic", "key", "value")}
@@ -113,6 +112,10 @@ def finished_table(rows: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.table(
         {**columns, "timestamp": table["time"], "headers": table["headers"], "partition": partition}
     )
+
+
+FINISH_ROWS: Final = Finish(by_tasks=finished_records, here=finished_table)
+"""The last step of a query whose frame has the rows of its last stage."""
 
 
 def now_ms() -> int:

@@ -15,13 +15,16 @@ from ottla.streams.planner.strategies import counts, general, native, routed, wi
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from ottla.pipeline.small_batches import Finish
+
 
 @dataclass(frozen=True, slots=True)
 class StrategyFunctions:
     """The functions of a strategy's module."""
 
     applies: Callable[[Plan], bool]
-    build: Callable[[Arriving, Plan, Tasks], DataFrame]
+    build: Callable[[Arriving, Plan, Tasks], tuple[DataFrame, Finish | None]]
+    """A frame, and the step that makes records for the sink of it, where one is left."""
     needs_headers: Callable[[Plan], bool] = lambda _: True
     output_mode: str = "append"
     """Spark's output mode for the frame that `build` returns."""

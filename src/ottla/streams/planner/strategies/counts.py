@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from ottla.pipeline.small_batches import Finish
 from ottla.streams.functions import Function
 from ottla.streams.graph.topology import Node
@@ -16,6 +18,7 @@ from ottla.streams.planner.counting_stage import COUNTS_SCHEMA, CountingStage, F
 from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.rows import SCHEMA, Tasks
 from ottla.streams.planner.spark_frames import Arriving, finished_records, finished_table, now_ms
+from ottla.streams.planner.stateless_stage import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,14 +40,8 @@ def _has_expressions(node: Node) -> bool:
     return any(isinstance(one, Function) and one.expression is not None for one in functions)
 
 
-def build(records: Arriving, plan: Plan, tasks: Tasks) -> DataFrame:
-    """Records for the sink; the query's output mode is "update"."""
-    frame, finish = build_for_sink(records, plan, tasks)
-    return finish.by_tasks(frame)
-
-
-def build_for_sink(records: Arriving, plan: Plan, tasks: Tasks) -> tuple[DataFrame, Finish]:
-    """The totals that have changed, and the step that makes records of them."""
+def build(records: Arriving, plan: Plan, tasks: Tasks) -> tuple[DataFrame, Finish]:
+    """The totals that have changed, and the step that makes records of them; the query's output mode is "update"."""
     from pyspark.sql import functions as f
 
     started_ms = now_ms()
@@ -57,5 +54,7 @@ def build_for_sink(records: Arriving, plan: Plan, tasks: Tasks) -> tuple[DataFra
     stage = FinishingStage(plan, tasks, started_ms)
     return totals, Finish(
         by_tasks=lambda frame: finished_records(frame.mapInArrow(stage, SCHEMA)),
-        here=lambda table: finished_table(stage(iter(table.to_batches()))),
+        here=lambda table: finished_table(
+            pa.Table.from_batches(stage(iter(table.to_batches())), arrow_schema())
+        ),
     )

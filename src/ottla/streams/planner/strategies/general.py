@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.rows import SCHEMA, Tasks
 from ottla.streams.planner.spark_frames import (
+    FINISH_ROWS,
     Arriving,
-    finished_records,
     now_ms,
     run_stateful_stages,
 )
@@ -17,13 +17,15 @@ from ottla.streams.planner.stateless_stage import StatelessStage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from ottla.pipeline.small_batches import Finish
+
 
 def applies(_: Plan) -> bool:
     """Always: it is tried last."""
     return True
 
 
-def build(records: Arriving, plan: Plan, tasks: Tasks) -> DataFrame:
-    """Records for the sink from records as they were read."""
+def build(records: Arriving, plan: Plan, tasks: Tasks) -> tuple[DataFrame, Finish]:
+    """The rows of the last stage, and the step that makes records for the sink of them."""
     rows = records.through(StatelessStage(plan, tasks, now_ms()), SCHEMA, with_headers=True)
-    return finished_records(run_stateful_stages(rows, plan, tasks))
+    return run_stateful_stages(rows, plan, tasks), FINISH_ROWS

@@ -53,9 +53,9 @@ def applies(plan: Plan) -> bool:
     return True
 
 
-def build(records: Arriving, plan: Plan, _: Tasks) -> DataFrame:
-    """Records for the sink from records as they were read."""
-    return build_columns(records.frame(), plan.topology)
+def build(records: Arriving, plan: Plan, _: Tasks) -> tuple[DataFrame, None]:
+    """Records for the sink from records as they were read; no step is left."""
+    return build_columns(records.frame(), plan.topology), None
 
 
 def build_columns(records: DataFrame, topology: Topology) -> DataFrame:

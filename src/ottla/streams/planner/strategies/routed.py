@@ -10,15 +10,17 @@ from ottla.streams.interpreter.task import is_global
 from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.rows import Tasks
 from ottla.streams.planner.spark_frames import (
+    FINISH_ROWS,
     Arriving,
     arrived_records,
-    finished_records,
     run_stateful_stages,
 )
 from ottla.streams.planner.stateless_stage import LANES_PER_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from ottla.pipeline.small_batches import Finish
 
 
 class _Route(NamedTuple):
@@ -45,10 +47,10 @@ def _sources(plan: Plan) -> list[tuple[Node, Source]]:
     ]
 
 
-def build(records: Arriving, plan: Plan, tasks: Tasks) -> DataFrame:
-    """Records for the sink from records as they were read."""
+def build(records: Arriving, plan: Plan, tasks: Tasks) -> tuple[DataFrame, Finish]:
+    """The rows of the last stage, and the step that makes records for the sink of them."""
     rows = _routed(arrived_records(records.frame(), with_headers=True), plan, tasks)
-    return finished_records(run_stateful_stages(rows, plan, tasks))
+    return run_stateful_stages(rows, plan, tasks), FINISH_ROWS
 
 
 def _routed(arrived: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:

@@ -11,8 +11,8 @@ from ottla.streams.planner.count_patterns import windowed_counts_by_topic
 from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.rows import SCHEMA, Tasks
 from ottla.streams.planner.spark_frames import (
+    FINISH_ROWS,
     Arriving,
-    finished_records,
     now_ms,
     run_stateful_stages,
 )
@@ -20,6 +20,8 @@ from ottla.streams.planner.window_counting_stage import WindowCountingStage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from ottla.pipeline.small_batches import Finish
 
 
 def applies(plan: Plan) -> bool:
@@ -32,7 +34,7 @@ def needs_headers(_: Plan) -> bool:
     return False
 
 
-def build(records: Arriving, plan: Plan, tasks: Tasks) -> DataFrame:
-    """Records for the sink from records as they were read."""
+def build(records: Arriving, plan: Plan, tasks: Tasks) -> tuple[DataFrame, Finish]:
+    """The rows of the last stage, and the step that makes records for the sink of them."""
     rows = records.through(WindowCountingStage(plan, tasks, now_ms()), SCHEMA, with_headers=False)
-    return finished_records(run_stateful_stages(rows, plan, tasks))
+    return run_stateful_stages(rows, plan, tasks), FINISH_ROWS
