@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.connect.failures import ConfigInvalid
 from ottla.connect.properties import parse
-from ottla.credentials.contexts import TlsConfig, client_context, server_context
 from ottla.credentials.errors import CredentialsError
 from ottla.credentials.jaas import parse_file
 
@@ -48,6 +47,9 @@ def server_tls(config: WorkerConfig) -> ssl.SSLContext | None:
     """The TLS of `https` listeners; None if there is none. ConfigInvalid says which key is wrong."""
     if all(one.scheme != "https" for one in (*config.listeners, *(config.admin_listeners or ()))):
         return None
+    # Certificates are read by a large library, which most workers do not need.
+    from ottla.credentials.contexts import TlsConfig, server_context
+
     try:
         tls = TlsConfig.of(tls_keys(config.originals))
         if tls.keystore is None:
@@ -62,6 +64,8 @@ def client_tls(config: WorkerConfig) -> ssl.SSLContext | bool:
     keys = tls_keys(config.originals)
     if not any(key.startswith("ssl.truststore.") for key in keys):
         return True
+    from ottla.credentials.contexts import TlsConfig, client_context
+
     try:
         return client_context(TlsConfig.of(keys), datetime.now(UTC))
     except CredentialsError as error:
