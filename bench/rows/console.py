@@ -14,7 +14,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import ceil
 from operator import sub
@@ -45,6 +45,8 @@ _SCRAPED_PARTITIONS = 10_000
 _SCRAPES = 6
 _SCRAPE_PAUSE_S = 1.1
 """A broker gives the same text again for a second."""
+_SETTLE_S = 120.0
+_IDLE_SHARE = 0.1
 _OTHER_FILES = 2_000
 """What a broker holds open beside a file for each partition."""
 _NODES = 3
@@ -119,6 +121,17 @@ def _broker(bench: Bench, name: str, **settings: object) -> Iterator[BrokerProce
         broker.kill()
 
 
+def _wait_idle(used: Callable[[], float]) -> None:
+    """Wait until brokers have made the logs of new partitions, which goes on after the answer."""
+    deadline = time.monotonic() + _SETTLE_S
+    while time.monotonic() < deadline:
+        before = used()
+        time.sleep(1)
+        if used() - before < _IDLE_SHARE:
+            return
+    raise RuntimeError(f"the brokers are still busy after {_SETTLE_S:.0f} s")
+
+
 def _add(bench: Bench, name: str, unit: str, value: float, *, higher: bool = False) -> None:
     bench.sheet.add(OTTLA, _ROW, name, unit, value, higher=higher)
 
@@ -143,6 +156,7 @@ def _scrape(bench: Bench, partitions: int) -> None:
     (port,) = free_ports(1)
     with _broker(bench, "console-scrape", ottla_http_listen=f"127.0.0.1:{port}") as broker:
         create(broker.bootstrap, topics_for(partitions), 1)
+        _wait_idle(lambda: cpu_seconds(broker.pid))
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         used: list[float] = []
         for _ in range(_SCRAPES):
@@ -256,6 +270,7 @@ def _large(bench: Bench, shape: LargeCluster) -> None:
     cluster.start()
     try:
         shape.build(cluster.bootstrap)
+        _wait_idle(cluster.cpu_seconds)
         bench.sheet.note(f"The {shape.partitions:,} partitions are led by {nodes} nodes on this machine.")
         _sample(bench, cluster, shape)
         started = ConsoleProcess(cluster.bootstrap)
