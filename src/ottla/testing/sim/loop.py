@@ -50,6 +50,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._order = itertools.count()
+        self._outside = contextvars.Context()
+        """Belongs to the simulator, not to a process."""
         self._closed = False
         self._running = False
         self.network: Network | None = None
@@ -57,7 +59,6 @@ class SimLoop(asyncio.AbstractEventLoop):
         """The number of callbacks so far."""
         self._moment_began = 0
         """`steps` when time last moved."""
-        self.on_step: Callable[[], None] | None = None
         self.on_failure: Callable[[Process | None, Mapping[str, object]], None] = lambda process, context: (
             None
         )
@@ -103,20 +104,21 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, process: Process | None, callback: Callable[[*Args], object], *args: *Args
     ) -> None:
         """Schedule a callback for a process, regardless of the caller."""
-        token = _current.set(process)
-        try:
-            self._ready.append(asyncio.Handle(callback, args, self))
-        finally:
-            _current.reset(token)
+        self._ready.append(asyncio.Handle(callback, args, self, self._context_of(process)))
 
     def call_at_as(
         self, process: Process | None, when: float, callback: Callable[[*Args], object], *args: *Args
     ) -> None:
-        token = _current.set(process)
-        try:
-            self.call_at(when, callback, *args)
-        finally:
-            _current.reset(token)
+        self.call_at(when, callback, *args, context=self._context_of(process))
+
+    def _context_of(self, process: Process | None) -> contextvars.Context:
+        """Return the context in which a process runs what others hand to it. It never enters it twice at a time."""
+        if process is None:
+            return self._outside
+        if process.context is None:
+            process.context = contextvars.Context()
+            process.context.run(_current.set, process)
+        return process.context
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Do nothing: cancelled timers are skipped when they are due."""
@@ -142,13 +144,26 @@ class SimLoop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)
         self._running = True
         try:
-            ready, step = self._ready, self._step
+            ready, current = self._ready, _current
             while True:
                 if done():
                     return True
                 if not ready and not self._move_time(end):
                     return done()
-                step(ready.popleft())
+                handle = ready.popleft()
+                if handle._cancelled:
+                    continue
+                process = handle._context.get(current)  # type: ignore[attr-defined]
+                if process is not None and not process.running:
+                    if process.alive:
+                        process.held.append(handle)
+                    continue
+                self.steps += 1
+                if self.steps - self._moment_began > _STEPS_PER_MOMENT:
+                    raise StuckError(
+                        f"time stands still at {self._now:.6f} s, {process} is busy with {handle!r}"
+                    )
+                handle._run()
         finally:
             self._running = False
             asyncio._set_running_loop(before)
@@ -169,21 +184,6 @@ class SimLoop(asyncio.AbstractEventLoop):
             if not handle.cancelled():
                 self._ready.append(handle)
         return bool(self._ready) or self._move_time(end)
-
-    def _step(self, handle: asyncio.Handle) -> None:
-        if handle._cancelled:
-            return
-        process = handle._context.get(_current)  # type: ignore[attr-defined]
-        if process is not None and not process.running:
-            if process.alive:
-                process.held.append(handle)
-            return
-        self.steps += 1
-        if self.steps - self._moment_began > _STEPS_PER_MOMENT:
-            raise StuckError(f"time stands still at {self._now:.6f} s, {process} is busy with {handle!r}")
-        if self.on_step is not None:
-            self.on_step()
-        handle._run()
 
     def resume(self, process: Process) -> None:
         """Resume a paused process."""

@@ -72,6 +72,7 @@ class Transport(asyncio.Transport):
         self.process = process
         self.local = local
         self.remote = remote
+        self.link = network.link(local[0], remote[0])
         self.peer: Transport
         self._protocol: asyncio.BaseProtocol | None = None
         self._inbox: deque[bytes | None] = deque()
@@ -321,7 +322,7 @@ class Network:
             if sender.lost and data is not None:
                 return  # the listener killed the sender
         now = self.loop.time()
-        due = now + self.link(sender.local[0], sender.remote[0]).delay(self._random)
+        due = now + sender.link.delay(self._random)
         sender.outbox.append(_Chunk(now, due, data, reset))
         if len(sender.outbox) == 1:
             self._pump_at(due, sender)
@@ -336,7 +337,7 @@ class Network:
             outbox.clear()
             return
         now, chunk = self.loop.time(), outbox[0]
-        if self.link(sender.local[0], sender.remote[0]).cut:
+        if sender.link.cut:
             if now - chunk.since > _GIVE_UP_S:
                 outbox.clear()
                 sender.reset_as_process()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
@@ -18,7 +19,7 @@ T = TypeVar("T")
 class Process:
     """A process of a node or client. A restart creates a new one."""
 
-    __slots__ = ("alive", "exception_handler", "held", "host", "name", "on_death", "running")
+    __slots__ = ("alive", "context", "exception_handler", "held", "host", "name", "on_death", "running")
 
     def __init__(self, name: str, host: str) -> None:
         self.name = name
@@ -27,6 +28,8 @@ class Process:
         self.running = True
         self.held: list[asyncio.Handle] = []
         """Callbacks that wait while the process is paused."""
+        self.context: contextvars.Context | None = None
+        """For the loop, which makes it when it is needed."""
         self.exception_handler: Callable[..., object] | None = None
         self.on_death: list[Callable[[], None]] = []
 

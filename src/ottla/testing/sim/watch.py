@@ -17,6 +17,8 @@ from ottla.wire.headers import decode_request_header, decode_response_header
 _PRODUCE: Final = messages.ProduceRequest.API_KEY
 _VOTE: Final = messages.VoteRequest.API_KEY
 
+_read_size: Final[Callable[[bytes, int], tuple[int]]] = struct.Struct(">i").unpack_from  # type: ignore[assignment]
+
 _Asked = tuple[int, int, messages.VoteRequest | None]
 
 
@@ -48,7 +50,7 @@ class Watch:
         while at < len(data):
             if len(data) - at >= 12 or sender in self._asked:
                 self._frame(sender, data[at:])
-            at += 4 + int(struct.unpack_from(">i", data, at)[0])
+            at += 4 + _read_size(data, at)[0]
         self._partial[sender] = at - len(data)
 
     def _frame(self, sender: Transport, frame: bytes) -> None:
