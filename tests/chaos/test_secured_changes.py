@@ -8,12 +8,14 @@ from __future__ import annotations
 import base64
 import itertools
 import os
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -26,15 +28,20 @@ from ottla.admin.settings import ClusterSettings
 from ottla.admin.topics import NewTopic as OttlaTopic
 from ottla.admin.topics import create_topics
 from ottla.admin.users import alter_quotas, create_token, expire_token
+from ottla.cli.secure.folder import certificate_names
+from ottla.cli.secure.folder import replace as replace_file
 from ottla.cli.secure.renew import renew_certificates
 from ottla.client.cluster_settings import writer_settings
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import TopicName
+from ottla.testing.process import BrokerFailed
 from ottla.testing.secure import SecureCluster
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 SECONDS = float(os.environ.get("OTTLA_CHAOS_SECONDS", "6"))
 PATIENCE_S = 90.0
+CERTIFICATE_HAS_EXPIRED = 10
+"""OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED."""
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 + SECONDS)]
 
 GATE, LOAD = "gate", "load"
@@ -211,6 +218,56 @@ def test_nothing_is_lost_and_no_right_outlives_its_end(secured: SecureCluster) -
     assert load.failed == [] and len(load.acknowledged) > 100
     assert all(len(each) > 2 for each in shown.values()), shown
     assert load.acknowledged <= numbers_of(secured)
+
+
+def test_nothing_is_lost_while_certificates_expire_and_a_node_is_killed(secured: SecureCluster) -> None:
+    load = Load(secured.librdkafka_settings_of("admin"))
+    try:
+        until(lambda: len(load.acknowledged) > 100)
+        with closing(cluster_of(secured)) as cluster:
+            places = {node_id: (node.host, node.port) for node_id, node in cluster.nodes().items()}
+            give_certificates(secured, timedelta(seconds=4))
+            # A certificate is looked at when a connection opens: those that are open go on, as in Kafka.
+            until(lambda: all(has_expired(secured, place) for place in places.values()))
+            before = len(load.acknowledged)
+            until(lambda: len(load.acknowledged) > before + 100)
+            secured.nodes[3].kill()
+            with pytest.raises(BrokerFailed, match="expired on"):
+                secured.nodes[3].start()
+            give_certificates(secured, timedelta(days=30))
+            secured.nodes[3].start()
+            until(lambda: not any(has_expired(secured, place) for place in places.values()))
+            before = len(load.acknowledged)
+            until(lambda: len(load.acknowledged) > before + 100)
+    finally:
+        load.stop()
+    assert load.failed == []
+    assert load.acknowledged <= numbers_of(secured)
+
+
+def give_certificates(secured: SecureCluster, lifetime: timedelta) -> None:
+    """New certificates for all nodes, which end after this time."""
+    folder = secured.folder
+    authority = folder.load_authority()
+    for node_id in folder.node_ids():
+        store = folder.key_store(f"node-{node_id}")
+        old = folder.load_current(store)
+        hosts, uris = certificate_names(old)
+        fresh = authority.issue(old.subject, hosts=hosts, uris=uris, lifetime=lifetime)
+        replace_file(store, fresh.pem())
+
+
+def has_expired(secured: SecureCluster, place: tuple[str, int]) -> bool:
+    """Whether a new connection is refused because the node's certificate has ended."""
+    context = ssl.create_default_context(cafile=secured.ca_file)
+    try:
+        with (
+            socket.create_connection(place, PATIENCE_S) as plain,
+            context.wrap_socket(plain, server_hostname=place[0]),
+        ):
+            return False
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_code == CERTIFICATE_HAS_EXPIRED
 
 
 def note_certificates(cluster: Cluster, shown: dict[int, set[str]]) -> int:
