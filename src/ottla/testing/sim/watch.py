@@ -17,7 +17,7 @@ from ottla.wire.headers import decode_request_header, decode_response_header
 _PRODUCE: Final = messages.ProduceRequest.API_KEY
 _VOTE: Final = messages.VoteRequest.API_KEY
 
-_read_size: Final[Callable[[bytes, int], tuple[int]]] = struct.Struct(">i").unpack_from  # type: ignore[assignment]
+_read_size: Final[Callable[[bytes, int], tuple[int]]] = struct.Struct(">i").unpack_from
 
 _Asked = tuple[int, int, messages.VoteRequest | None]
 
