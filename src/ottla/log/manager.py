@@ -163,9 +163,24 @@ class LogManager:
                 self._to_remove.append(path)
             elif mark != STRAY_DIR_SUFFIX:
                 table = self._future_logs if mark == FUTURE_DIR_SUFFIX else self._logs
-                if tp in table:
-                    raise LogDirError(f"{tp} is both in {table[tp].path} and in {path}: remove one of them")
-                table[tp] = self._load_log(directory, path, tp, config_of(tp.topic))
+                log = self._load_log(directory, path, tp, config_of(tp.topic))
+                known = table.get(tp)
+                table[tp] = log if known is None else self._better_of(known, log)
+
+    def _better_of(self, known: PartitionLog, log: PartitionLog) -> PartitionLog:
+        """Choose between logs of one partition in two directories.
+
+        A creation that failed, as on a full disk, leaves an empty log, and the partition is made in another directory.
+        """
+        empty = next((one for one in (log, known) if one.log_end_offset == 0), None)
+        if empty is None:
+            raise LogDirError(
+                f"{log.topic_partition} is both in {known.path} and in {log.path}: remove one of them"
+            )
+        kept = known if empty is log else log
+        self._retire(empty, STRAY_DIR_SUFFIX)
+        _logger.warning("%s is in %s: its empty log stays in %s", kept.topic_partition, kept.path, empty.path)
+        return kept
 
     def _load_log(
         self, directory: LogDir, path: str, tp: TopicPartition, config: TopicConfig

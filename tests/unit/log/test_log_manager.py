@@ -399,3 +399,38 @@ def test_moves_that_cannot_be_are_refused_and_may_be_called_off(
     node.manager.move(TP, own.path)
     assert TP not in node.manager.future_logs
     assert any(name.endswith("-delete") for name in node.fs.listdir(other))
+
+
+@pytest.mark.parametrize("full", ["/one", "/two"])
+def test_a_partition_that_could_not_be_created_on_a_full_disk_does_not_keep_the_node_from_starting(
+    full: str,
+) -> None:
+    node = Node(dirs="/one,/two")
+    directories = {directory.path: directory.directory_id for directory in node.manager.dirs}
+    whole = next(path for path in directories if path != full)
+    assert isinstance(node.fs, MemFs)
+    node.fs.directory_space[full] = 0
+    with pytest.raises(ApiException, match="cannot be created"):
+        node.manager.get_or_create(TP, TOPIC_ID, topic_config(), directory_id=directories[full])
+    # The partition is made in the other directory instead.
+    node.append(TP, "a", "b")
+    node.fs = node.fs.kill()
+    log = node.start().get(TP)
+    assert log is not None and log.path == f"{whole}/orders-0"
+    assert records_of(log) == [(0, "a"), (1, "b")]
+    assert "orders-0" not in node.fs.listdir(full)
+    assert [name for name in node.fs.listdir(full) if name.endswith("-stray")]
+
+
+def test_two_logs_of_a_partition_with_records_are_for_an_administrator() -> None:
+    node = Node(dirs="/one,/two")
+    node.append(TP, "a")
+    assert isinstance(node.fs, MemFs)
+    one, other = "/one/orders-0", "/two/orders-0"
+    first, second = (one, other) if node.fs.exists(one) else (other, one)
+    node.fs.mkdir(second)
+    for name in node.fs.listdir(first):
+        node.fs.write_bytes(f"{second}/{name}", node.fs.read_bytes(f"{first}/{name}"))
+    node.fs = node.fs.kill()
+    with pytest.raises(LogDirError, match=r"is both in .* remove one of them"):
+        node.start()
