@@ -93,8 +93,8 @@ test-avro-pairs: setup  ## verdicts and texts of Apache Avro on random schemas, 
 test-confluent-suite: setup  ## confluent-kafka's own tests of registries and serializers: make test-confluent-suite CHECKOUT=DIR [ONLY=avro_serdes]
 	PYTHONPATH=tests nice $(BIN)/python -m registry_suite.run $(CHECKOUT) $(if $(ONLY),--only "$(ONLY)")
 
-test-connect-faults: setup  ## Connect, the long form: 20 workers and databases killed while tables and files grow
-	OTTLA_CONNECT_KILLS=20 $(BIN)/python -m pytest tests/chaos/test_connect_kills.py tests/chaos/test_connect_database_kills.py
+test-connect-faults: setup-spark $(KAFKA)  ## Connect's kills, the long form, on Ottla and Apache Kafka: make test-connect-faults [KILLS=20]
+	OTTLA_CONNECT_KILLS=$(or $(KILLS),20) $(BIN)/python -m pytest tests/chaos/test_connect_kills.py tests/chaos/test_connect_database_kills.py tests/spark/test_connect_resident_cluster.py tests/oracle/test_connect_rest_java.py tests/oracle/test_changes_debezium.py -k "killed or lost or moves"
 
 test-mirror-faults: setup-spark  ## Mirror, the long form: 20 kills of driver, executors, workers and brokers in a copy of 5 GB
 	OTTLA_MIRROR_GB=5 OTTLA_MIRROR_KILLS=20 $(BIN)/python -m pytest -s tests/spark/test_mirror_faults.py

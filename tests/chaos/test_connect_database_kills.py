@@ -6,19 +6,20 @@ import contextlib
 import json
 import os
 import random
+import signal
 import threading
+from pathlib import Path
 
 import psycopg2
 import pymysql
 import pytest
 
-from chaos.connect_workers import WorkerProcess
+from chaos.connect_workers import LONG, WorkerProcess, broker_process
 from integration.connect_changes import JSON, changes
 from integration.connect_rest import eventually
 from integration.servers import PASSWORD, USER, running_mariadb, running_postgres
-from ottla.testing.apache import ApacheKafka, java_is_here
+from ottla.connect.sources.debezium.program import command, product_of
 from ottla.testing.ports import free_ports
-from ottla.testing.running import running_broker
 
 pytestmark = pytest.mark.slow
 
@@ -46,8 +47,9 @@ class Postgres:
     source = "io.debezium.connector.postgresql.PostgresConnector"
     url = "jdbc:postgresql"
 
-    def __init__(self, server):
+    def __init__(self, server, bootstrap):
         self.server = server
+        self.bootstrap = bootstrap
 
     def connect(self):
         return psycopg2.connect(host="127.0.0.1", port=self.server.port, user=USER, dbname="shop")
@@ -69,6 +71,50 @@ class MariaDb(Postgres):
 
     def keys(self):
         return {"table.include.list": r"shop\.counts"}
+
+
+def fetch(java_class):
+    """Fetches the jars of Debezium before the clock runs."""
+    product = product_of(java_class)
+    assert product is not None
+    command(product, [], [])
+
+
+class EnginePostgres(Postgres):
+    """Debezium's engine reads: its process is killed too."""
+
+    def __init__(self, server, bootstrap):
+        super().__init__(server, bootstrap)
+        fetch(self.java_class)
+
+    source = "ottla.connect.DebeziumSource"
+    java_class = "io.debezium.connector.postgresql.PostgresConnector"
+
+    def keys(self):
+        engine = {
+            "ottla.debezium.class": self.java_class,
+            "max.batch.size": "15",
+            "poll.interval.ms": "20",
+        }
+        return {**super().keys(), **engine, "plugin.name": "pgoutput"}
+
+
+class EngineMariaDb(MariaDb):
+    def __init__(self, server, bootstrap):
+        super().__init__(server, bootstrap)
+        fetch(self.java_class)
+
+    source = EnginePostgres.source
+    java_class = "io.debezium.connector.mariadb.MariaDbConnector"
+
+    def keys(self):
+        history = {
+            "database.server.id": "7701",
+            "schema.history.internal.kafka.topic": "kills-history",
+            "schema.history.internal.kafka.bootstrap.servers": self.bootstrap,
+        }
+        engine = {"ottla.debezium.class": self.java_class, "max.batch.size": "15"}
+        return {**super().keys(), **history, **engine}
 
 
 def connectors(folder, database):
@@ -137,30 +183,35 @@ def written_lines(folder):
     return [json.loads(line)["after"] for file in files for line in file.read_text().splitlines()]
 
 
-@contextlib.contextmanager
-def running_apache(folder):
-    """A broker of Apache Kafka."""
-    if not java_is_here():
-        pytest.skip("needs Java and Maven")
-    (folder / "kafka").mkdir()
-    kafka = ApacheKafka(folder / "kafka")
-    try:
-        kafka.format()
-        yield kafka.start()
-    finally:
-        kafka.kill()
+def kill_engine(worker):
+    """Kills the process of Debezium's engine, if the worker has one just now."""
+    for pid in worker.children():
+        with contextlib.suppress(OSError):
+            if b"EngineHost" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+
+
+KINDS = [
+    (Postgres, False),
+    (MariaDb, False),
+    (Postgres, True),
+    (EnginePostgres, False),
+    (MariaDb, True),
+    (EngineMariaDb, False),
+    (EnginePostgres, True),
+]
 
 
 @pytest.mark.parametrize(
     ("kind", "apache"),
-    [(Postgres, False), (MariaDb, False), (Postgres, True)],
-    ids=["pg", "mariadb", "pg-apache"],
+    KINDS if LONG else KINDS[:4],
+    ids=lambda given: "" if given is False else "apache" if given is True else given.__name__,
 )
 def test_each_row_version_arrives_once_though_workers_and_databases_are_killed(tmp_path, kind, apache):
     drawn = random.Random(7)
     (port,) = free_ports(1)
-    with running_apache(tmp_path) if apache else running_broker() as broker, kind.running() as server:
-        database = kind(server)
+    with broker_process(tmp_path, apache=apache) as broker, kind.running() as server:
+        database = kind(server, broker.bootstrap)
         with contextlib.closing(database.connect()) as connection:
             cursor = connection.cursor()
             cursor.execute("CREATE TABLE counts (id INT PRIMARY KEY, n INT NOT NULL)")
@@ -176,7 +227,9 @@ def test_each_row_version_arrives_once_though_workers_and_databases_are_killed(t
                 eventually(lambda seen=seen: len(written_lines(tmp_path)) > seen + 40, 60)
                 seen = len(written_lines(tmp_path))
                 writer.ended.wait(drawn.uniform(0, 0.3))
-                if number % 2:
+                if number % 3 == 2 and database.source == EnginePostgres.source:
+                    kill_engine(worker)
+                elif number % 2:
                     server.crash()
                 else:
                     worker.kill()

@@ -1,4 +1,4 @@
-"""Connect workers are killed and paused while a file grows: each line arrives once, and the copy equals the file."""
+"""Workers and the broker are killed and paused while a file grows: each line arrives once, the copy equals the file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import threading
 
 import pytest
 
-from chaos.connect_workers import WorkerProcess
+from chaos.connect_workers import LONG, WorkerProcess, broker_process
 from integration.connect_rest import STRINGS, eventually
 from ottla import KafkaConsumer
 from ottla.testing.ports import free_ports
-from ottla.testing.running import running_broker
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +59,8 @@ def read(bootstrap, count):
     return found
 
 
-def test_each_line_arrives_once_though_workers_are_killed_and_paused(tmp_path):
+@pytest.mark.parametrize("apache", [False, True] if LONG else [False], ids=["ottla", "apache"][: 1 + LONG])
+def test_each_line_arrives_once_though_workers_are_killed_and_paused(tmp_path, apache):
     source, copy = tmp_path / "in.txt", tmp_path / "out.txt"
     source.touch()
     drawn = random.Random(7)
@@ -74,7 +74,7 @@ def test_each_line_arrives_once_though_workers_are_killed_and_paused(tmp_path):
                 file.write(f"line {lines}\n")
                 lines += 1
 
-    with running_broker() as broker:
+    with broker_process(tmp_path, apache=apache) as broker:
         workers = [started(broker, tmp_path) for _ in range(2)]
         writer = threading.Thread(target=write)
         try:
@@ -88,7 +88,10 @@ def test_each_line_arrives_once_though_workers_are_killed_and_paused(tmp_path):
                     lambda before=before: copy.exists() and copy.stat().st_size > before + 200, PATIENCE_S
                 )
                 victim = drawn.choice(workers)
-                if number % 2:
+                if number % 5 == 2:
+                    broker.kill()
+                    broker.start()
+                elif number % 2:
                     # Longer than the session: the others take over, and it wakes as a zombie.
                     victim.signal(signal.SIGSTOP)
                     other = workers[1 - workers.index(victim)]

@@ -15,6 +15,7 @@ import psycopg2
 import pymysql
 import pytest
 
+from chaos.connect_workers import LONG, broker_process
 from integration.connect_changes import JSON, create
 from integration.connect_rest import Rest, eventually, running_worker
 from integration.servers import PASSWORD, USER, running_mariadb, running_postgres
@@ -27,11 +28,17 @@ from ottla.testing.running import running_broker
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, needs_java]
 
+BROKERS = ["ottla", "apache"] if LONG else ["ottla"]
 CONVERTERS = {"key.converter": JSON, "value.converter": JSON, "header.converter": JSON}
 
 
 @pytest.fixture(scope="module")
-def broker():
+def broker(request, tmp_path_factory):
+    """Ottla, and Apache Kafka for the long form of the tests that move."""
+    if getattr(request, "param", "ottla") == "apache":
+        with broker_process(tmp_path_factory.mktemp("apache"), apache=True) as running:
+            yield running
+        return
     with running_broker() as running:
         yield running
 
@@ -176,6 +183,7 @@ class Versions(threading.Thread):
                 connection.commit()
 
 
+@pytest.mark.parametrize("broker", BROKERS, indirect=True)
 def test_a_connector_moves_from_debezium_to_ours_and_back_while_rows_change(broker, tmp_path):
     """The offsets are the same on both sides: each version of a row arrives once."""
     keys = {**cluster_keys(broker.bootstrap, "moved"), **CONVERTERS}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chaos.connect_workers import LONG, broker_process
 from integration.connect_rest import Rest, eventually
 from oracle.connect_worker_java import cluster_keys, java_worker
 from oracle.kafka_tools import needs_java
@@ -17,11 +18,17 @@ from ottla.testing.running import running_broker
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, needs_java]
 
+BROKERS = ["ottla", "apache"] if LONG else ["ottla"]
 _FILE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
 
 @pytest.fixture(scope="module")
-def broker():
+def broker(request, tmp_path_factory):
+    """Ottla, and Apache Kafka for the long form of the tests that move."""
+    if getattr(request, "param", "ottla") == "apache":
+        with broker_process(tmp_path_factory.mktemp("apache"), apache=True) as running:
+            yield running
+        return
     with running_broker() as running:
         yield running
 
@@ -205,6 +212,7 @@ def values(broker, topic):
     return found
 
 
+@pytest.mark.parametrize("broker", BROKERS, indirect=True)
 def test_a_cluster_moves_from_java_to_ours_and_back_while_a_file_grows(broker, tmp_path):
     source = tmp_path / "in.txt"
     source.touch()
