@@ -133,7 +133,8 @@ class TopicBacking(Backing):
                 self._driver.close()
                 self._driver = None
                 raise ConnectError(f"another worker leads the cluster now: {error}") from error
-            self.refresh()
+            self._configs.read_to_end(decided=True)
+            self._tell()
 
     def refresh(self) -> None:
         """Reads the config topic to its end."""

@@ -33,6 +33,7 @@ _LATEST: Final = -1
 _FETCH_BYTES: Final = 4 << 20
 _FETCH_BY_NAME: Final = 12
 _TOPIC_RESOURCE: Final = 2
+_DECIDED_MS: Final = 100
 _RETRY_S: Final = 60.0
 _USUAL_REPLICATION: Final = 3
 
@@ -123,8 +124,11 @@ class TopicLog:
 
     # -- reading
 
-    def read_to_end(self) -> None:
-        """Applies everything that was written before this call."""
+    def read_to_end(self, *, decided: bool = False) -> None:
+        """Applies everything that was written before this call.
+
+        `decided` also waits for the ends of transactions: Apache Kafka answers a commit before its marker is there.
+        """
 
         def ends() -> dict[int, int]:
             return {partition: self._list_offset(partition, _LATEST) for partition in self._parts}
@@ -135,6 +139,10 @@ class TopicLog:
             self._brokers.retrying(lambda: self.poll(0, until), _RETRY_S)
             if time.monotonic() > deadline:
                 raise ConnectError(f"topic {self.topic} could not be read to its end within {_RETRY_S:.0f} s")
+        while decided and any(any(part.pending.values()) for part in self._parts.values()):
+            self._brokers.retrying(lambda: self.poll(_DECIDED_MS), _RETRY_S)
+            if time.monotonic() > deadline:
+                raise ConnectError(f"a transaction of topic {self.topic} did not end within {_RETRY_S:.0f} s")
 
     def poll(self, wait_ms: int, until: dict[int, int] | None = None) -> None:
         """One fetch from each leader; waits at most `wait_ms` for something new."""
