@@ -173,7 +173,11 @@ def _unix_sockets() -> dict[str, str]:
     # Spark has no password on these sockets.
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         return {}
-    return {f"{SOCKETS}.enabled": "true", f"{SOCKETS}.dir": str(directory)}
+    return {
+        f"{SOCKETS}.enabled": "true",
+        f"{SOCKETS}.dir": str(directory),
+        "spark.python.daemon.module": "ottla.pipeline.python_daemon",
+    }
 
 
 def prepare_process(master: str) -> Java:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.pipeline.python_daemon import Traces
 from ottla.pipeline.session import _unix_sockets
 
 
@@ -33,3 +34,13 @@ def test_a_path_too_long_for_a_socket_is_not_used(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(tempfile, "tempdir", str(home))
     assert _unix_sockets() == {}
     assert not list(home.iterdir())
+
+
+def test_a_worker_whose_socket_was_closed_leaves_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    for error in (BrokenPipeError(), ValueError("a fault of the worker")):
+        try:
+            raise error
+        except (OSError, ValueError):
+            Traces.print_exc()
+    shown = capsys.readouterr().err
+    assert "a fault of the worker" in shown and "BrokenPipeError" not in shown
