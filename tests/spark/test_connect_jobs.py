@@ -47,8 +47,8 @@ class KilledOnce(FilesWriter):
 
     flag: str
 
-    def write(self, cycle, records, refuse):
-        number = super().write(cycle, records, refuse)
+    def write_columns(self, cycle, found, refuse):
+        number = super().write_columns(cycle, found, refuse)
         try:
             os.close(os.open(self.flag, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
