@@ -19,6 +19,7 @@ from bench.systems import Ottla, cpu_seconds, rss_mb
 from ottla.testing.apache import KAFKA_JVM_FLAGS, VERSION
 from ottla.testing.maven import classpath
 from ottla.testing.ports import free_ports
+from ottla.testing.process import end_process
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -101,12 +102,7 @@ def running_worker(
             bench.sheet.add(tool, "connect worker", "memory before connectors", "MB", rss_mb(process.pid))
         yield worker
     finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(process)
 
 
 def _healthy(worker: Worker) -> bool:

@@ -21,6 +21,7 @@ from ottla.pipeline.fetching import LATEST, READ_UNCOMMITTED, list_offsets
 from ottla.pipeline.writer import Place
 from ottla.testing.apache import KAFKA_JVM_FLAGS, VERSION
 from ottla.testing.maven import classpath
+from ottla.testing.process import end_process
 
 _PARTITIONS = 4
 _LIMIT_S = 300.0
@@ -125,12 +126,7 @@ def _running(
     try:
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(process)
 
 
 def _follow(

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from ottla.testing.process import end_process
+
 USER = "ottla"
 PASSWORD = "not-a-real-secret"
 _START_S = 60.0
@@ -98,12 +100,7 @@ def _running(words: list[str], folder: Path, port: int) -> Iterator[Server]:
     try:
         yield server
     finally:
-        server.process.terminate()
-        try:
-            server.process.wait(20)
-        except subprocess.TimeoutExpired:
-            server.process.kill()
-            server.process.wait()
+        end_process(server.process)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from pathlib import Path
 from oracle.connect_java import connect_classpath
 from ottla.testing.apache import LEAN_JVM_FLAGS
 from ottla.testing.ports import free_ports
+from ottla.testing.process import end_process
 
 
 def cluster_keys(bootstrap: str, group: str) -> dict[str, str]:
@@ -53,12 +54,7 @@ def java_worker(folder: Path, keys: Mapping[str, str]) -> Iterator[str]:
         _await(f"http://127.0.0.1:{port}/health", process)
         yield f"http://127.0.0.1:{port}"
     finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(process)
         log.close()
 
 

@@ -34,6 +34,7 @@ from ottla.mirror.policy import DefaultReplicationPolicy, IdentityReplicationPol
 from ottla.pipeline.fetching import LATEST, READ_UNCOMMITTED, list_offsets
 from ottla.pipeline.writer import Place
 from ottla.testing.apache import LEAN_JVM_FLAGS, ApacheKafka
+from ottla.testing.process import end_process
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -186,12 +187,7 @@ def mirror_maker(folder: Path, given: dict[str, str]) -> Iterator[subprocess.Pop
     try:
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(process)
 
 
 def java_keys(source: str, target: str) -> dict[str, str]:

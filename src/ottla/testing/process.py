@@ -17,6 +17,23 @@ from types import TracebackType
 _READY = re.compile(r"ready on (?P<host>\[[^\]]+\]|[^\s:]+):(?P<port>\d+)")
 
 
+def end_process(process: subprocess.Popen[bytes] | subprocess.Popen[str], timeout_s: float = 60.0) -> None:
+    """Ask a process to end (SIGTERM), and kill it if it takes longer than that.
+
+    >>> import subprocess
+    >>> sleeper = subprocess.Popen(["sleep", "1000"])
+    >>> end_process(sleeper)
+    >>> sleeper.returncode
+    -15
+    """
+    process.terminate()
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class BrokerFailed(Exception):
     """The broker process ended, or was not ready in time. The message has what it printed.
 

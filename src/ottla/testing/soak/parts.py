@@ -19,6 +19,7 @@ from typing import Final
 
 from ottla.testing.cluster import Cluster
 from ottla.testing.ports import free_ports
+from ottla.testing.process import end_process
 from ottla.testing.registry import RegistryProcess
 
 _EACH_S: Final = 1.0
@@ -132,7 +133,7 @@ def running_parts(
         ):
             log = stack.enter_context((directory / f"{name}.log").open("wb"))
             process = subprocess.Popen([sys.executable, "-m", "ottla", *words], stdout=log, stderr=log)
-            stack.callback(_end, process)
+            stack.callback(end_process, process, 30)
             path = "" if name == _WORKER else "health/ready"
             parts.add(name, process.pid, f"http://127.0.0.1:{port}/{path}")
         for name, config in {"soak-orders": _ORDERS, **connectors}.items():
@@ -145,12 +146,3 @@ def running_parts(
             parts.stop()
             thread.join()
             parts.ask_all()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
