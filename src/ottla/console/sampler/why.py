@@ -23,6 +23,8 @@ _ORDER: Final = {BAD: 0, WARN: 1, INFO: 2, OK: 3}
 
 _STILL_S: Final = 20.0
 """A partition that stands for this long while records come in is stalled."""
+_COMMITS_ALONE: Final = 2
+"""As many commits without members are no reset, but a reader."""
 _REBALANCES: Final = 3
 _REBALANCES_WITHIN_S: Final = 300.0
 _HOT_SHARE: Final = 0.5
@@ -112,7 +114,8 @@ def explain(samples: Sequence[GroupSample], facts: Facts | None = None) -> list[
     found: list[Finding] = []
     for rule in (_leaderless, _lost, _empty, _rebalancing, _transactions, _stalled, _loss_ahead, _rewound):
         found += rule(samples, known)
-    if now.members > 0 and not any(each.severity == BAD for each in found):
+    reads = now.members > 0 or _commits_without_members(samples)
+    if reads and not any(each.severity == BAD for each in found):
         for rule in (_throttled, _speed, _hot, _skewed):
             found += rule(samples, known)
     for rule in (_idle_members, _markers, _not_real):
@@ -182,9 +185,27 @@ def _lost(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
     ]
 
 
+def _moves_without_members(samples: Sequence[GroupSample]) -> list[float]:
+    """When somebody committed for the group while it had no members, as Spark's pipelines do. Resets do not count."""
+    return [
+        later.moment_s
+        for earlier, later in itertools.pairwise(samples)
+        if later.moved and not later.back and not later.members and not earlier.members
+    ]
+
+
+def _commits_without_members(samples: Sequence[GroupSample]) -> bool:
+    """Whether a reader that assigns partitions to itself is at work: its next commit is not overdue."""
+    moves = _moves_without_members(samples)
+    if len(moves) < _COMMITS_ALONE:
+        return False
+    every_s = (moves[-1] - moves[0]) / (len(moves) - 1)
+    return samples[-1].moment_s - moves[-1] <= max(3 * every_s, _STILL_S)
+
+
 def _empty(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
     now = samples[-1]
-    if now.members or not now.lag:
+    if now.members or not now.lag or _commits_without_members(samples):
         return []
     since = now.moment_s
     for sample in reversed(samples):
@@ -195,11 +216,16 @@ def _empty(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
     whole = len(samples) > 1 and since == samples[0].moment_s
     how_long = f"for {'at least ' if whole else ''}{span(for_s)}" if for_s >= 1 else "now"
     grows = now.lag - samples[0].lag
+    sentence = f"Nobody reads: the group has been empty {how_long}."
+    moves = _moves_without_members(samples)
+    if len(moves) >= _COMMITS_ALONE:
+        ago = span(now.moment_s - moves[-1])
+        sentence = f"Nobody reads: the last commit, by a reader that is no member, was {ago} ago."
     return [
         Finding(
             BAD if grows > 0 else WARN,
             "empty",
-            f"Nobody reads: the group has been empty {how_long}.",
+            sentence,
             f"{now.lag:,} records wait" + (f", {grows:,} more than before" if grows > 0 else ""),
             "Start its consumers.",
         )
@@ -384,6 +410,10 @@ def _speed(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
             if now.members < partitions
             else "It has a member per partition: add partitions, too."
         )
+        if not now.members:
+            step = (
+                "It reads without members, as pipelines on Spark do: give it more cores, or larger batches."
+            )
         return [
             Finding(
                 WARN,

@@ -57,6 +57,30 @@ def test_it_says_since_when_a_group_is_empty():
     assert first(story(*moments)).sentence == "Nobody reads: the group has been empty for 1 min."
 
 
+def test_a_pipeline_on_spark_commits_for_a_group_without_members():
+    found = first(story(*(((10 * n,), (10 * n + 4,)) for n in range(1, 10)), members=0))
+    assert found.sentence == "It keeps up: 4 records are on their way."
+    behind = first(story(*(((10 * n,), (30 * n + 200,)) for n in range(1, 10)), members=0))
+    assert (behind.rule, behind.next_step) == (
+        "too slow",
+        "It reads without members, as pipelines on Spark do: give it more cores, or larger batches.",
+    )
+
+
+def test_a_pipeline_that_stopped_is_missed_after_three_commits():
+    commits = [((10 * n,), (10 * n + 4,)) for n in range(1, 5)]
+    waits = [((40,), (50 + 10 * n,)) for n in range(3)]
+    assert "empty" not in rules(story(*commits, *waits, members=0))
+    found = first(story(*commits, *waits, ((40,), (90,)), members=0))
+    assert (found.severity, found.rule) == ("bad", "empty")
+    assert found.sentence == "Nobody reads: the last commit, by a reader that is no member, was 1 min ago."
+
+
+def test_one_reset_of_an_empty_group_is_no_reader():
+    moments = [((10,), (90,)), ((10,), (90,)), ((50,), (95,)), ((50,), (96,))]
+    assert rules(story(*moments, members=0)) == ["empty"]
+
+
 def test_an_empty_group_without_lag_is_fine():
     assert rules(story(((5,), (5,)), ((5,), (5,)), members=0)) == ["level"]
 
