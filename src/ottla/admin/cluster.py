@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
+from ottla.admin.at_once import AtOnce
 from ottla.admin.connection import Connection, ConnectionFailed, Node
 from ottla.admin.errors import raise_for
 from ottla.admin.retries import Backoff
@@ -178,6 +180,14 @@ class Cluster:
         finally:
             if in_flight:
                 self.drop(connection)
+
+    def at_once(self) -> AtOnce:
+        """For requests to several brokers that do not wait for each other."""
+        return AtOnce(self)
+
+    def reading(self, connection: Connection) -> AbstractContextManager[object]:
+        """A block in which responses to requests that only read are waited for on a connection."""
+        return nullcontext(connection)
 
     def version_for(self, api_key: int, node_id: int | None = None) -> int | None:
         """The version that requests of an API go out in, if the broker supports the API."""

@@ -158,18 +158,36 @@ def describe_groups_on(
     found: dict[str, Group | ApiException] = {}
     names = group_ids
     if not classic and cluster.version_for(ApiKey.CONSUMER_GROUP_DESCRIBE, broker_id) is not None:
-        names = []
         request = ConsumerGroupDescribeRequest(group_ids=[GroupId(name) for name in group_ids])
-        for new in cluster.ask(request, broker_id).groups:
-            if new.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-                names.append(new.group_id)
-            else:
-                error = _group_error(cluster, new.group_id, new.error_code, new.error_message)
-                found[new.group_id] = error or _consumer_group(new, cluster.nodes()[broker_id])
+        found, names = consumer_groups_in(cluster, broker_id, cluster.ask(request, broker_id))
     if names:
-        for old in describe_classic_groups(cluster, broker_id, names).groups:
-            error = _group_error(cluster, old.group_id, old.error_code, old.error_message)
-            found[old.group_id] = error or _classic_group(old, cluster.nodes()[broker_id])
+        found |= classic_groups_in(cluster, broker_id, describe_classic_groups(cluster, broker_id, names))
+    return found
+
+
+def consumer_groups_in(
+    cluster: Cluster, broker_id: int, response: ConsumerGroupDescribeResponse
+) -> tuple[dict[str, Group | ApiException], list[str]]:
+    """The groups that their coordinator describes, and the names of those that are not of this protocol."""
+    found: dict[str, Group | ApiException] = {}
+    others: list[str] = []
+    for each in response.groups:
+        if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            others.append(each.group_id)
+        else:
+            error = _group_error(cluster, each.group_id, each.error_code, each.error_message)
+            found[each.group_id] = error or _consumer_group(each, cluster.nodes()[broker_id])
+    return found, others
+
+
+def classic_groups_in(
+    cluster: Cluster, broker_id: int, response: DescribeGroupsResponse
+) -> dict[str, Group | ApiException]:
+    """The groups of the classic protocol that their coordinator describes."""
+    found: dict[str, Group | ApiException] = {}
+    for each in response.groups:
+        error = _group_error(cluster, each.group_id, each.error_code, each.error_message)
+        found[each.group_id] = error or _classic_group(each, cluster.nodes()[broker_id])
     return found
 
 

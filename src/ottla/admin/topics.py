@@ -136,12 +136,19 @@ def describe_topic_page(
     cursor: tuple[str, int] | None = None,
 ) -> DescribeTopicPartitionsResponse:
     """One page of topics with their partitions and eligible leaders, from a topic and partition on."""
+    return cluster.ask(topic_page_request(names, limit, cursor))
+
+
+def topic_page_request(
+    names: Iterable[str], limit: int = PARTITIONS_PER_RESPONSE, cursor: tuple[str, int] | None = None
+) -> DescribeTopicPartitionsRequest:
+    """The request for such a page; no names mean all topics."""
     kind = DescribeTopicPartitionsRequest
     start = None
     if cursor is not None:
         start = kind.Cursor(topic_name=TopicName(cursor[0]), partition_index=cursor[1])
     topics = [kind.TopicRequest(name=TopicName(name)) for name in names]
-    return cluster.ask(kind(topics=topics, response_partition_limit=limit, cursor=start))
+    return kind(topics=topics, response_partition_limit=limit, cursor=start)
 
 
 def describe_topics(

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.admin.cluster import Cluster
@@ -164,3 +165,6 @@ class WatchedCluster(Cluster):
     ) -> Iterator[R]:
         with self._liveness.waiting(connection):
             yield from super().ask_each_on(connection, requests, max_version)
+
+    def reading(self, connection: Connection) -> AbstractContextManager[object]:
+        return self._liveness.waiting(connection)

@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
-import logging
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from ottla.admin.connection import ConnectionFailed
-from ottla.admin.groups import CLASSIC, ListedGroup, list_groups_on
-from ottla.admin.log_dirs import describe_log_dirs
 from ottla.admin.quorum import describe_cluster, describe_quorum
-from ottla.admin.topics import describe_topic_page
+from ottla.admin.topics import topic_page_request
 from ottla.console.sampler.state import Directory, NodeState, QuorumState, TopicState, Voter
-from ottla.errors import ApiException, ErrorCode
-from ottla.ids import BrokerId, GroupId, TopicName
+from ottla.errors import ErrorCode
+from ottla.ids import BrokerId, TopicName
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages import ListOffsetsRequest, OffsetFetchRequest
+from ottla.wire.enums import ConfigResourceType
+from ottla.wire.messages import DescribeConfigsRequest, DescribeLogDirsRequest, ListOffsetsRequest
 
 if TYPE_CHECKING:
+    from ottla.admin.at_once import AtOnce
     from ottla.admin.cluster import Cluster
-    from ottla.admin.partitions import Partition
-    from ottla.wire.messages import DescribeTopicPartitionsResponse, ListOffsetsResponse, MetadataResponse
+    from ottla.wire.messages import (
+        DescribeConfigsResponse,
+        DescribeLogDirsResponse,
+        DescribeTopicPartitionsResponse,
+        ListOffsetsResponse,
+        MetadataResponse,
+    )
 
     _Described = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
     _Listed = MetadataResponse.MetadataResponsePartition
 
-_logger = logging.getLogger(__name__)
-
 PARTITIONS_PER_REQUEST: Final = 5_000
-GROUPS_PER_REQUEST: Final = 100
+TOPICS_PER_REQUEST: Final = 500
 _CONSUMER: Final = BrokerId(-1)
-_TOPICS_BY_NAME: Final = 9
-_SEVERAL_GROUPS: Final = 8
+_POLICY: Final = "cleanup.policy"
 _NUMBER: Final = attrgetter("partition_index")
 _NONE: Final = array("q")
 
@@ -51,21 +52,24 @@ class FoundTopic:
     isr: list[tuple[int, ...]] = field(default_factory=list)
 
 
-def topics(cluster: Cluster) -> dict[str, FoundTopic]:
-    """All topics with leaders and replicas, in pages if the cluster has them."""
+def topics(cluster: Cluster, work: AtOnce) -> dict[str, FoundTopic]:
+    """All topics with leaders and replicas, in pages if the cluster has them. They are there when the work is done."""
     found: dict[str, FoundTopic] = {}
     lists: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def take(page: DescribeTopicPartitionsResponse) -> None:
+        cursor = page.next_cursor
+        if cursor is not None:
+            at = cursor.topic_name, cursor.partition_index
+            work.add(topic_page_request((), cursor=at), take)
+        for each in page.topics:
+            if not each.error_code:
+                topic = found.setdefault(each.name or "", FoundTopic(each.topic_id, each.is_internal))
+                _add(topic, each.partitions, lists)
+
     if cluster.supports(ApiKey.DESCRIBE_TOPIC_PARTITIONS):
-        cursor = None
-        while True:
-            page = describe_topic_page(cluster, (), cursor=cursor)
-            for one in page.topics:
-                if not one.error_code:
-                    topic = found.setdefault(one.name or "", FoundTopic(one.topic_id, one.is_internal))
-                    _add(topic, one.partitions, lists)
-            if page.next_cursor is None:
-                return found
-            cursor = page.next_cursor.topic_name, page.next_cursor.partition_index
+        work.add(topic_page_request(()), take)
+        return found
     for each in cluster.metadata().topics:
         if not each.error_code:
             topic = found.setdefault(each.name or "", FoundTopic(each.topic_id, each.is_internal))
@@ -117,38 +121,15 @@ def _requests(wanted: Mapping[str, Sequence[int]], moment: int) -> Iterator[List
         yield kind(replica_id=_CONSUMER, topics=topics)
 
 
-def offsets(
-    cluster: Cluster, questions: OffsetQuestions, columns: Mapping[str, array[int]], silent: set[int]
-) -> None:
-    """Put the offsets that leaders answer into the columns; leaders that do not answer become `silent`."""
+def offsets(work: AtOnce, questions: OffsetQuestions, columns: Mapping[str, array[int]]) -> None:
+    """Put the offsets that leaders answer into the columns."""
+    take = partial(_put_offsets, columns)
     for leader, requests in questions.requests.items():
-        if leader in silent:
-            continue
-        try:
-            _ask_offsets(cluster, requests, leader, columns)
-        except ApiException as error:
-            _logger.info("Broker %d does not answer ListOffsets: %s", leader, error.message)
-            silent.add(leader)
+        for request in requests:
+            work.add(request, take, leader)
 
 
-def _ask_offsets(
-    cluster: Cluster,
-    requests: Sequence[ListOffsetsRequest],
-    leader: int,
-    columns: Mapping[str, array[int]],
-) -> None:
-    try:
-        for answer in cluster.ask_each(requests, leader):
-            _put_offsets(answer, columns)
-    except ConnectionFailed as failure:
-        if failure.timed_out:
-            raise
-        # The broker was restarted since the last round: a new connection may do.
-        for answer in cluster.ask_each(requests, leader):
-            _put_offsets(answer, columns)
-
-
-def _put_offsets(answer: ListOffsetsResponse, columns: Mapping[str, array[int]]) -> None:
+def _put_offsets(columns: Mapping[str, array[int]], answer: ListOffsetsResponse) -> None:
     for each in answer.topics:
         column = columns.get(each.name)
         if column is None:
@@ -211,11 +192,21 @@ def quorum(cluster: Cluster) -> QuorumState | None:
 
 
 def directories(
-    cluster: Cluster, node_id: int, columns: Mapping[str, array[int]], disk: dict[str, int]
-) -> list[Directory]:
-    """A broker's directories; the sizes of its replicas go into the columns (largest replica) and `disk` (all)."""
+    work: AtOnce, nodes: Iterable[NodeState], columns: Mapping[str, array[int]], disk: dict[str, int]
+) -> None:
+    """The directories of brokers; the sizes of replicas go into the columns (largest replica) and `disk` (all)."""
+    for node in nodes:
+        work.add(DescribeLogDirsRequest(topics=None), partial(_put_sizes, node, columns, disk), node.node_id)
+
+
+def _put_sizes(
+    node: NodeState,
+    columns: Mapping[str, array[int]],
+    disk: dict[str, int],
+    answer: DescribeLogDirsResponse,
+) -> None:
     found = []
-    for each in describe_log_dirs(cluster, node_id).results:
+    for each in answer.results:
         used = 0
         for topic in each.topics:
             column = columns.get(topic.name, _NONE)
@@ -229,70 +220,27 @@ def directories(
             used += kept
         error = ErrorCode.of(each.error_code).name if each.error_code else ""
         found.append(Directory(each.log_dir, each.total_bytes, each.usable_bytes, used, error))
-    return found
+    node.directories = found
 
 
-def groups(cluster: Cluster, silent: set[int]) -> list[ListedGroup]:
-    """All groups of the brokers that answer, by name; others become `silent`."""
-    found: dict[str, ListedGroup] = {}
-    for broker in list(cluster.nodes()):
-        if broker in silent:
-            continue
-        try:
-            listed = list_groups_on(cluster, broker).groups
-        except ConnectionFailed as error:
-            _logger.info("Broker %d does not answer ListGroups: %s", broker, error.message)
-            silent.add(broker)
-            continue
-        for each in listed:
-            kind = each.group_type.capitalize() or CLASSIC
-            found[each.group_id] = ListedGroup(each.group_id, kind, each.protocol_type, each.group_state)
-    return [found[name] for name in sorted(found)]
+def policies(work: AtOnce, topics: Mapping[str, TopicState]) -> None:
+    """Which topics are compacted, asked of all brokers. What a user may not see stays as it was."""
 
+    def take(answer: DescribeConfigsResponse) -> None:
+        for result in answer.results:
+            topic = topics.get(result.resource_name)
+            if topic is not None and not result.error_code:
+                topic.compacted = any(
+                    each.name == _POLICY and "compact" in (each.value or "") for each in result.configs
+                )
 
-def committed(
-    cluster: Cluster, by_coordinator: Mapping[int, Sequence[str]], silent: set[int]
-) -> dict[str, dict[Partition, int]]:
-    """The committed offsets of many groups, a hundred groups in each request to their coordinator."""
-    found: dict[str, dict[Partition, int]] = {}
-    for broker, names in by_coordinator.items():
-        if broker in silent:
-            continue
-        try:
-            found |= _committed_on(cluster, broker, names)
-        except ConnectionFailed as error:
-            _logger.info("Broker %d does not answer OffsetFetch: %s", broker, error.message)
-            silent.add(broker)
-    return found
-
-
-def _committed_on(cluster: Cluster, broker: int, names: Sequence[str]) -> dict[str, dict[Partition, int]]:
-    found: dict[str, dict[Partition, int]] = {}
-    kind = OffsetFetchRequest
-    if (cluster.version_for(ApiKey.OFFSET_FETCH, broker) or 0) < _SEVERAL_GROUPS:
-        from ottla.admin.groups import committed_offsets
-
-        for name in names:
-            offsets_of = committed_offsets(cluster, name)
-            found[name] = {partition: each.offset for partition, each in offsets_of.items()}
-        return found
-    requests = [
-        kind(
-            groups=[
-                kind.OffsetFetchRequestGroup(group_id=GroupId(name), topics=None)
-                for name in names[start : start + GROUPS_PER_REQUEST]
-            ]
-        )
-        for start in range(0, len(names), GROUPS_PER_REQUEST)
-    ]
-    for answer in cluster.ask_each(requests, broker, _TOPICS_BY_NAME):
-        for group in answer.groups:
-            if group.error_code:
-                continue
-            found[group.group_id] = {
-                (topic.name, each.partition_index): each.committed_offset
-                for topic in group.topics
-                for each in topic.partitions
-                if not each.error_code and each.committed_offset >= 0
-            }
-    return found
+    kind = DescribeConfigsRequest
+    names = list(topics)
+    for start in range(0, len(names), TOPICS_PER_REQUEST):
+        wanted = [
+            kind.DescribeConfigsResource(
+                resource_type=ConfigResourceType.TOPIC, resource_name=name, configuration_keys=[_POLICY]
+            )
+            for name in names[start : start + TOPICS_PER_REQUEST]
+        ]
+        work.add(kind(resources=wanted), take)

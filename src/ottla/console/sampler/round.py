@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import logging
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ottla.admin.configs import ask_configs
-from ottla.admin.connection import ConnectionFailed
-from ottla.admin.groups import CLASSIC, CONSUMER, Group, describe_groups, describe_groups_on
 from ottla.admin.partitions import EARLIEST, LATEST
 from ottla.console.sampler import ask, lag
+from ottla.console.sampler.groups import GroupQuestions
 from ottla.console.sampler.rings import History
 from ottla.console.sampler.samples import UNKNOWN
-from ottla.console.sampler.state import SAMPLE_EACH_S, ClusterState, GroupState, TopicState
-from ottla.errors import ApiException
-from ottla.wire.apis import ApiKey
-from ottla.wire.enums import ConfigResourceType
+from ottla.console.sampler.state import SAMPLE_EACH_S, ClusterState, TopicState
+from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.admin.cluster import Cluster
@@ -31,12 +28,9 @@ _GROUPS_EACH: Final = 5
 _POLICIES_EACH: Final = 50
 _SMALL: Final = 500
 """Up to so many partitions and groups together, a cluster is small: most rounds ask for everything."""
-_TOPICS_PER_REQUEST: Final = 500
-_GROUPS_PER_REQUEST: Final = 100
-_LISTS_TYPES: Final = 5
-"""The first version of ListGroups that tells the types of groups."""
 _MISSING: Final = -(1 << 62)
 """Stands in a column for what no broker has answered."""
+_SILENT: Final = ApiException(ErrorCode.NETWORK_EXCEPTION, "it did not answer before in this round")
 
 
 @dataclass(slots=True)
@@ -57,15 +51,14 @@ class Round:
 def take(cluster: Cluster, state: ClusterState, this: Round) -> None:
     """Bring the state up to date. Raises ApiException if no broker answers at all."""
     this.small = len(state.groups) + sum(each.partitions for each in state.topics.values()) <= _SMALL
-    if this.due(_NAMES_EACH):
-        _take_names(cluster, state)
     silent: set[int] = set()
+    looked_at = _take_names_and_groups(cluster, state, this, silent)
     _take_offsets(cluster, state, this, silent)
-    if this.due(_SIZES_EACH):
-        _take_sizes(cluster, state, silent, this)
-    if this.due(_POLICIES_EACH):
-        _take_policies(cluster, state)
-    _take_groups(cluster, state, this, silent)
+    for name in looked_at:
+        # Of a large cluster, most rounds only look at the groups on the screen.
+        lag.note(state, state.groups[name], this.moment_s)
+    if looked_at:
+        lag.by_topic(state)
     for node in state.nodes.values():
         node.answers = node.node_id not in silent
         if node.answers:
@@ -75,7 +68,41 @@ def take(cluster: Cluster, state: ClusterState, this: Round) -> None:
     _add_up(state, this.moment_s)
 
 
-def _take_names(cluster: Cluster, state: ClusterState) -> None:
+def _take_names_and_groups(cluster: Cluster, state: ClusterState, this: Round, silent: set[int]) -> list[str]:
+    """Topics and groups, of all brokers at once. The groups that were asked about."""
+    work = cluster.at_once()
+    found = None
+    if this.due(_NAMES_EACH):
+        _take_nodes(cluster, state)
+        found = ask.topics(cluster, work)
+    groups = GroupQuestions(cluster, work, state, this.moment_s)
+    listing = this.due(_GROUPS_EACH)
+    watched = [name for name in this.watched_groups if name in state.groups]
+    if listing:
+        groups.list_all(list(cluster.nodes()))
+    else:
+        groups.ask(watched)
+    work.run()
+    groups.finish()
+    _note(work.failures, silent)
+    if found is not None:
+        _put_topics(state, found)
+    if not listing:
+        return watched
+    # Groups whose coordinator does not answer are not listed, and are not gone.
+    kept = state.groups if silent else {}
+    state.groups = dict(sorted((kept | groups.listed).items()))
+    return list(state.groups)
+
+
+def _note(failures: Mapping[int, ApiException], silent: set[int]) -> None:
+    for broker, error in failures.items():
+        if broker not in silent:
+            _logger.info("Broker %d does not answer: %s", broker, error.message)
+    silent.update(failures)
+
+
+def _take_nodes(cluster: Cluster, state: ClusterState) -> None:
     state.cluster_id, fresh_nodes = ask.nodes(cluster, state.nodes)
     state.quorum = ask.quorum(cluster)
     if state.quorum is not None:
@@ -86,7 +113,9 @@ def _take_names(cluster: Cluster, state: ClusterState) -> None:
     else:
         state.controller = cluster.controller_id
     state.nodes = dict(sorted(fresh_nodes.items()))
-    found = ask.topics(cluster)
+
+
+def _put_topics(state: ClusterState, found: Mapping[str, ask.FoundTopic]) -> None:
     fresh: dict[str, TopicState] = {}
     same = len(found) == len(state.topics)
     for name in sorted(found):
@@ -109,9 +138,25 @@ def _spelled(topic_id: bytes) -> str:
 
 
 def _take_offsets(cluster: Cluster, state: ClusterState, this: Round, silent: set[int]) -> None:
-    ends, asked = _ask_offsets(cluster, state, LATEST, silent)
-    starts = _ask_offsets(cluster, state, EARLIEST, silent)[0] if this.due(_STARTS_EACH) else None
-    if asked and silent == asked:
+    """Ends, starts, sizes and policies, of all brokers at once."""
+    work = cluster.at_once()
+    work.failures.update(dict.fromkeys(silent, _SILENT))
+    questions = _questions(state, LATEST)
+    asked = set(questions.requests)
+    ends = _blank(state)
+    ask.offsets(work, questions, ends)
+    starts = None
+    if this.due(_STARTS_EACH):
+        starts = _blank(state)
+        ask.offsets(work, _questions(state, EARLIEST), starts)
+    sizes, disk = None, dict[str, int]()
+    if this.due(_SIZES_EACH):
+        sizes = _blank(state)
+        ask.directories(work, [each for each in state.nodes.values() if not each.fenced], sizes, disk)
+    if this.due(_POLICIES_EACH):
+        ask.policies(work, state.topics)
+    _note(work.run(), silent)
+    if asked and silent >= asked:
         cluster.forget_locations()
         cluster.refresh()
     for topic in state.topics.values():
@@ -120,18 +165,16 @@ def _take_offsets(cluster: Cluster, state: ClusterState, this: Round, silent: se
             column, _ = _filled(starts[topic.name], topic.starts)
             if column != topic.starts:
                 topic.starts = column
+    if sizes is not None:
+        _put_sizes(state, sizes, disk, this)
 
 
-def _ask_offsets(
-    cluster: Cluster, state: ClusterState, moment: int, silent: set[int]
-) -> tuple[dict[str, array[int]], set[int]]:
-    """A column of offsets for each topic, and the leaders that were to be asked."""
+def _questions(state: ClusterState, moment: int) -> ask.OffsetQuestions:
+    """The requests for an offset of each partition, made once for the present topics and leaders."""
     questions = state.questions.get(moment)
     if questions is None:
         questions = state.questions[moment] = ask.OffsetQuestions.of(state.topics.values(), moment)
-    columns = _blank(state)
-    ask.offsets(cluster, questions, columns, silent)
-    return columns, set(questions.requests)
+    return questions
 
 
 def _blank(state: ClusterState) -> dict[str, array[int]]:
@@ -180,18 +223,9 @@ def _put_ends(topic: TopicState, answered: array[int], moment_s: float) -> None:
         topic.history.put(moment_s, topic.rate)
 
 
-def _take_sizes(cluster: Cluster, state: ClusterState, silent: set[int], this: Round) -> None:
-    columns = _blank(state)
-    disk: dict[str, int] = {}
-    for node in state.nodes.values():
-        if node.node_id in silent or node.fenced:
-            continue
-        try:
-            node.directories = ask.directories(cluster, node.node_id, columns, disk)
-        except ApiException as error:
-            _logger.info("Broker %d does not answer DescribeLogDirs: %s", node.node_id, error.message)
-            if not cluster.nodes().get(node.node_id):
-                silent.add(node.node_id)
+def _put_sizes(
+    state: ClusterState, columns: Mapping[str, array[int]], disk: Mapping[str, int], this: Round
+) -> None:
     for topic in state.topics.values():
         before = topic.size
         known = bool(topic.sizes)
@@ -204,93 +238,6 @@ def _take_sizes(cluster: Cluster, state: ClusterState, silent: set[int], this: R
             state.has_byte_rates = True
     state.disk = sum(topic.disk for topic in state.topics.values())
     state.sizes_s = this.moment_s
-
-
-def _take_policies(cluster: Cluster, state: ClusterState) -> None:
-    names = list(state.topics)
-    for start in range(0, len(names), _TOPICS_PER_REQUEST):
-        chunk = names[start : start + _TOPICS_PER_REQUEST]
-        wanted = {(ConfigResourceType.TOPIC, name): ["cleanup.policy"] for name in chunk}
-        try:
-            answers = ask_configs(cluster, wanted)
-        except ApiException as error:
-            _logger.info("The cluster does not show settings of topics: %s", error.message)
-            return
-        for _, answer in answers:
-            for result in answer.results:
-                policy = next(
-                    (each.value or "" for each in result.configs if each.name == "cleanup.policy"), ""
-                )
-                if result.resource_name in state.topics:
-                    state.topics[result.resource_name].compacted = "compact" in policy
-
-
-def _take_groups(cluster: Cluster, state: ClusterState, this: Round, silent: set[int]) -> None:
-    if this.due(_GROUPS_EACH):
-        fresh: dict[str, GroupState] = {}
-        for each in ask.groups(cluster, silent):
-            group = state.groups.get(each.group_id)
-            if group is None:
-                group = GroupState(each.group_id, each.type, each.protocol, each.state, seen_s=this.moment_s)
-            group.kind, group.protocol, group.state = each.type, each.protocol, each.state
-            fresh[each.group_id] = group
-        if silent:
-            # Groups whose coordinator does not answer are not listed, and are not gone.
-            fresh = dict(sorted((state.groups | fresh).items()))
-        state.groups = fresh
-        wanted = list(fresh)
-    else:
-        wanted = [name for name in this.watched_groups if name in state.groups]
-    readers = [
-        name
-        for name in wanted
-        if state.groups[name].kind in (CLASSIC, CONSUMER, "Streams")
-        and state.groups[name].protocol in ("", "consumer", "streams")
-    ]
-    by_coordinator = cluster.coordinators(readers) if readers else {}
-    for name, offsets in ask.committed(cluster, by_coordinator, silent).items():
-        group = state.groups[name]
-        group.committed = dict(sorted(offsets.items()))
-        group.committed_s = this.moment_s
-    for broker, names in by_coordinator.items():
-        for kind in (CLASSIC, CONSUMER):
-            _describe(
-                cluster, state, broker, [each for each in names if state.groups[each].kind == kind], silent
-            )
-    # Of a large cluster, most rounds only look at the groups on the screen.
-    for name in wanted:
-        lag.note(state, state.groups[name], this.moment_s)
-    if wanted:
-        lag.by_topic(state)
-
-
-def _describe(cluster: Cluster, state: ClusterState, broker: int, names: list[str], silent: set[int]) -> None:
-    """Describe groups of one kind on their coordinator, or wherever they are if it is not that any more."""
-    if not names or broker in silent:
-        return
-    # Brokers that do not list types call all groups classic.
-    types = (cluster.version_for(ApiKey.LIST_GROUPS, broker) or 0) >= _LISTS_TYPES
-    classic = types and state.groups[names[0]].kind == CLASSIC
-    for start in range(0, len(names), _GROUPS_PER_REQUEST):
-        some = names[start : start + _GROUPS_PER_REQUEST]
-        try:
-            try:
-                found = describe_groups_on(cluster, broker, some, classic=classic)
-            except ConnectionFailed:
-                raise
-            except ApiException:
-                found = describe_groups(cluster, some)
-        except ConnectionFailed as error:
-            _logger.info("Groups are not described: %s", error.message)
-            return
-        for name, described in found.items():
-            if isinstance(described, Group):
-                group = state.groups[name]
-                group.described, group.members, group.state = (
-                    described,
-                    len(described.members),
-                    described.state,
-                )
 
 
 def _add_up(state: ClusterState, moment_s: float) -> None:

@@ -125,6 +125,7 @@ class GroupState:
     protocol: str
     state: str
     members: int = UNKNOWN
+    coordinator: int = UNKNOWN
     described: Group | None = None
     committed: dict[Partition, int] = field(default_factory=dict)
     committed_s: float = 0.0

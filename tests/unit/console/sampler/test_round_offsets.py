@@ -6,7 +6,28 @@ from ottla.console.sampler import ask
 from ottla.console.sampler.round import Round, _take_offsets
 from ottla.console.sampler.state import ClusterState, TopicState
 from ottla.errors import ApiException, ErrorCode
-from ottla.wire.messages import ListOffsetsResponse
+from ottla.wire.messages import ListOffsetsRequest, ListOffsetsResponse
+
+
+class Work:
+    """Requests to several leaders."""
+
+    def __init__(self, brokers):
+        self.brokers = brokers
+        self.failures = {}
+        self.asked = []
+
+    def add(self, request, take, leader=None):
+        self.asked.append((request, take, leader))
+
+    def run(self):
+        for request, take, leader in self.asked:
+            try:
+                if leader is not None and leader not in self.failures:
+                    take(self.brokers.ask(request, leader))
+            except ApiException as error:
+                self.failures[leader] = error
+        return self.failures
 
 
 class Brokers:
@@ -20,6 +41,8 @@ class Brokers:
         self.refreshed = False
 
     def ask(self, request, leader):
+        if not isinstance(request, ListOffsetsRequest):
+            raise AssertionError(request)
         self.requests.append((leader, [(each.name, len(each.partitions)) for each in request.topics]))
         if leader in self.down:
             raise ApiException(ErrorCode.NETWORK_EXCEPTION, "gone")
@@ -41,8 +64,8 @@ class Brokers:
             ]
         )
 
-    def ask_each(self, requests, leader):
-        return (self.ask(request, leader) for request in requests)
+    def at_once(self):
+        return Work(self)
 
     def forget_locations(self):
         self.refreshed = True
