@@ -57,5 +57,9 @@ class VirtualClock:
                 timer.callback(*timer.args)
         self._now_s = end
 
+    def jump_ms(self, milliseconds: int) -> None:
+        """Set the wall clock, as an operator or NTP does: the monotonic clock and the timers do not notice."""
+        self._start_ms += milliseconds
+
     def advance_ms(self, milliseconds: int) -> None:
         self.advance(milliseconds / 1000)

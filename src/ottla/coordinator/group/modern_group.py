@@ -57,6 +57,14 @@ class ModernGroup(Group, Generic[M]):
         if self.members:
             raise ApiException(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members")
 
+    def assigned_recently(self, interval_ms: int, now_ms: int) -> bool:
+        """Whether the last target is too recent for a new one.
+
+        A time more than the interval ahead comes from a wrong clock, of this broker or an earlier coordinator. The
+        group must not wait until the clock of this broker has reached it.
+        """
+        return bool(self.assignment_ms) and abs(now_ms - self.assignment_ms) < interval_ms
+
     # -- the topics' metadata
 
     def metadata_expired(self, now_ms: int) -> bool:

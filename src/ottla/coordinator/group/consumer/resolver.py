@@ -76,14 +76,15 @@ def _lookup_is_due(consumers: ConsumerGroups, update: MemberUpdate) -> bool:
     last = next(iter(group.subscriptions.resolved.values()), None)
     if last is None:
         return bool(update.new.topic_regex or group.subscriptions.regexes)
-    if now_ms <= last.resolved_ms + MIN_REFRESH_MS:
+    # A time in the future comes from a wrong clock: see `ModernGroup.assigned_recently`.
+    age_ms = abs(now_ms - last.resolved_ms)
+    if age_ms <= MIN_REFRESH_MS:
         return False
     wanted = update.subscriptions_after().regexes
     return bool(wanted) and (
         wanted.keys() != group.subscriptions.resolved.keys()
         or last.version < consumers.topics_created_at
-        or now_ms
-        > last.resolved_ms + consumers.context.config.int("group.consumer.regex.refresh.interval.ms")
+        or age_ms > consumers.context.config.int("group.consumer.regex.refresh.interval.ms")
     )
 
 

@@ -92,7 +92,11 @@ class MemberUpdate:
     def assign(self) -> None:
         """Compute a new target if the group has a newer epoch, unless the last target is too recent."""
         group = self.group
-        if group.assignment_epoch >= self.epoch or not self._may_assign():
+        if group.assignment_epoch >= self.epoch:
+            return
+        if group.assigned_recently(
+            settings.assignment_interval_ms(self.context, group.group_id), self.now_ms
+        ):
             return
         default = settings.assignor_names(self.context.config)[0]
         name = group.preferred_assignor(self._replaced(), self.new) or default
@@ -108,11 +112,6 @@ class MemberUpdate:
         self.records += computed.records
         self.target = Target(self.epoch, computed.assignment[self.new.member_id])
         _logger.info("group %s has a new target for epoch %d by '%s'", group.group_id, self.epoch, name)
-
-    def _may_assign(self) -> bool:
-        interval_ms = settings.assignment_interval_ms(self.context, self.group.group_id)
-        computed_ms = self.group.assignment_ms
-        return not computed_ms or not interval_ms or self.now_ms >= computed_ms + interval_ms
 
     def reconcile(self, reported: Reported | None, *, subscription_changed: bool) -> None:
         """Take the member's next step towards its target."""

@@ -183,7 +183,7 @@ class _Update:
         interval_ms = group_setting(self.shares.context, group.group_id, "group.share.assignment.interval.ms")
         if not interval_ms or not group.assignment_ms:
             return True
-        elapsed = self.now_ms >= group.assignment_ms + interval_ms
+        elapsed = not group.assigned_recently(interval_ms, self.now_ms)
         if any(group.target.values()):
             return elapsed
         # No member has partitions that could be taken away again: there is no need to wait for others. But partitions

@@ -60,7 +60,8 @@ def _missing(
             wanted -= state.initialized[topic.id].partitions
         pending = state.initializing.get(topic.id)
         requested_ms = requests.at_ms.get((group.group_id, topic.id), 0)
-        if pending is not None and now_ms - requested_ms < requests.retry_interval_ms:
+        # A time in the future comes from a wrong clock: see `ModernGroup.assigned_recently`.
+        if pending is not None and abs(now_ms - requested_ms) < requests.retry_interval_ms:
             wanted -= pending.partitions
         if wanted:
             missing[topic.id] = TopicPartitions(name, wanted)

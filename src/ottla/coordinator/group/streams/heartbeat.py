@@ -23,7 +23,7 @@ from ottla.coordinator.group.streams.records import (
     topology_record,
 )
 from ottla.coordinator.group.streams.status import Status, StatusCode
-from ottla.coordinator.group.streams.target import Target, compute_target, current_target, may_assign
+from ottla.coordinator.group.streams.target import Target, compute_target, current_target
 from ottla.coordinator.group.streams.tasks import NO_TASKS, Tasks, task_ids, task_structs
 from ottla.coordinator.group.streams.topology import TopicInfo, Topology, parse_topology
 from ottla.coordinator.records import CoordinatorRecord
@@ -197,7 +197,7 @@ class Heartbeat:
             return Target(group.assignment_epoch, NO_TASKS)
         if group.assignment_epoch >= epoch:
             return current_target(group, member.id)
-        if not may_assign(group, settings.assignment_interval_ms, self._now_ms):
+        if group.assigned_recently(settings.assignment_interval_ms, self._now_ms):
             self._status(
                 StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval."
             )

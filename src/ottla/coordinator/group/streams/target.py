@@ -26,11 +26,6 @@ def current_target(group: StreamsGroup, member_id: str) -> Target:
     return Target(group.assignment_epoch, group.target(member_id))
 
 
-def may_assign(group: StreamsGroup, interval_ms: int, now_ms: int) -> bool:
-    """Whether the last assignment is long enough ago; older records do not have its time."""
-    return group.assignment_ms == 0 or interval_ms == 0 or now_ms >= group.assignment_ms + interval_ms
-
-
 def compute_target(
     group: StreamsGroup,
     epoch: int,

@@ -9,6 +9,7 @@ from ottla.errors import ApiException, ErrorCode
 from unit.coordinator.group.consumer.consumer_rig import GROUP, Member, Rig, settle, snapshot, topic_id
 
 FOO = topic_id("foo")
+HOUR_MS = 3_600_000
 
 
 def all_of(topic: str, partitions: int) -> set[tuple[bytes, int]]:
@@ -411,6 +412,18 @@ def test_topics_created_later_match_after_ten_seconds() -> None:
     assert member.partitions == all_of("foo-1", 1) | all_of("foo-2", 2)
 
 
+def test_topics_match_after_a_lookup_by_a_wrong_clock() -> None:
+    rig = Rig({"foo-1": 1})
+    member = Member(rig, "a", regex="foo-.*")
+    rig.clock.jump_ms(9 * HOUR_MS)
+    member.join()
+    settle(rig, [member])
+    rig.clock.jump_ms(-9 * HOUR_MS)
+    rig.create_topic("foo-2", 2)
+    settle(rig, [member])
+    assert member.partitions == all_of("foo-1", 1) | all_of("foo-2", 2)
+
+
 @pytest.mark.parametrize("regex", ["(a)\\1", "(?=a)b", "(?<!a)b", "*", "["])
 def test_what_re2_does_not_know_is_refused(regex: str) -> None:
     rig = Rig({"a": 1})
@@ -459,6 +472,35 @@ def test_a_restart_goes_on_where_the_group_was() -> None:
     rig.restart()
     rig.clock.advance_ms(45_000)
     assert rig.group.members == {}
+
+
+@pytest.mark.parametrize("jump_h", [-9, 9])
+def test_an_assignment_of_a_wrong_clock_does_not_stop_the_group(jump_h: int) -> None:
+    """Seed 100243: the last target was dated nine hours ahead, and no member got partitions until then."""
+    rig = Rig({"foo": 4})
+    first, second = Member(rig, "a", ["foo"]), Member(rig, "b", ["foo"])
+    rig.clock.jump_ms(jump_h * HOUR_MS)
+    first.join()
+    rig.clock.jump_ms(-jump_h * HOUR_MS)
+    rig.restart()
+    second.join()
+    settle(rig, [first, second])
+    assert len(first.partitions) == len(second.partitions) == 2
+
+
+def test_an_assignment_of_a_clock_that_is_a_little_ahead_delays_the_next_one() -> None:
+    rig = Rig({"foo": 4})
+    first, second = Member(rig, "a", ["foo"]), Member(rig, "b", ["foo"])
+    rig.clock.jump_ms(200)
+    first.join()
+    rig.clock.jump_ms(-200)
+    second.join()
+    rig.clock.advance_ms(1199)
+    second.beat()
+    assert rig.group.assignment_epoch < rig.group.epoch
+    rig.clock.advance_ms(1)
+    second.beat()
+    assert rig.group.assignment_epoch == rig.group.epoch
 
 
 def test_an_empty_group_can_be_deleted() -> None:

@@ -119,6 +119,26 @@ def test_share_state_that_could_not_be_made_is_asked_for_again() -> None:
     assert len(rig.asked) == 1
 
 
+def test_share_state_that_a_wrong_clock_asked_for_is_asked_for_again() -> None:
+    rig = ShareRig()
+    rig.clock.jump_ms(9 * 3_600_000)
+    rig.beat("a", 0, ["t"])
+    rig.asked.clear()
+    rig.clock.jump_ms(-9 * 3_600_000)
+    rig.beat("a", 2)
+    assert len(rig.asked) == 1
+
+
+def test_an_assignment_of_a_wrong_clock_does_not_stop_a_share_group() -> None:
+    rig = ShareRig()
+    rig.clock.jump_ms(9 * 3_600_000)
+    rig.join("a")
+    rig.clock.jump_ms(-9 * 3_600_000)
+    rig.join("b")
+    rig.sync("a")
+    assert len(rig.assigned("a")[T]) == len(rig.assigned("b")[T]) == 1
+
+
 def test_new_partitions_get_share_state_and_members() -> None:
     rig = ShareRig()
     rig.join("a")

@@ -215,6 +215,17 @@ def test_assignments_keep_their_distance_in_time() -> None:
     assert len(first.active) == len(second.active) == 2
 
 
+def test_an_assignment_of_a_wrong_clock_does_not_stop_a_streams_group() -> None:
+    rig = StreamsRig(TOPICS, settings={"group.streams.assignment.interval.ms": "1000"})
+    first, second = StreamThread(rig, "m1", COUNT), StreamThread(rig, "m2", COUNT)
+    rig.clock.jump_ms(9 * 3_600_000)
+    first.join()
+    rig.clock.jump_ms(-9 * 3_600_000)
+    second.join()
+    settle([first, second])
+    assert len(first.active) == len(second.active) == 2
+
+
 def test_members_are_asked_back_soon_while_tasks_move(rig: StreamsRig) -> None:
     first, second = StreamThread(rig, "m1", COUNT), StreamThread(rig, "m2", COUNT)
     first.join()
