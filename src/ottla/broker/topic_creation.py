@@ -166,13 +166,11 @@ class InternalTopicCreations:
 
     def __init__(self) -> None:
         self._in_flight: set[TopicName] = set()
-        self._failures: dict[TopicName, tuple[str, int]] = {}
+        self._failures: dict[TopicName, tuple[str, float]] = {}
 
-    def begin(self, names: Iterable[TopicName], now_ms: int) -> list[TopicName]:
+    def begin(self, names: Iterable[TopicName], now_s: float) -> list[TopicName]:
         """The topics to create now; the others are in flight or have failed recently."""
-        begun = [
-            name for name in names if name not in self._in_flight and self._failure(name, now_ms) is None
-        ]
+        begun = [name for name in names if name not in self._in_flight and self._failure(name, now_s) is None]
         self._in_flight.update(begun)
         return begun
 
@@ -180,21 +178,21 @@ class InternalTopicCreations:
         """The controller has answered for these topics."""
         self._in_flight.difference_update(names)
 
-    def failed(self, name: TopicName, why: str, until_ms: int) -> None:
-        """Remember a failure. The topic is not tried again before `until_ms`."""
+    def failed(self, name: TopicName, why: str, until_s: float) -> None:
+        """Remember a failure. The topic is not tried again before `until_s`."""
         self._failures.pop(name, None)
-        self._failures[name] = (why, until_ms)
+        self._failures[name] = (why, until_s)
         while len(self._failures) > MAX_FAILURES:
             del self._failures[next(iter(self._failures))]
 
-    def failures(self, names: Iterable[TopicName], now_ms: int) -> dict[TopicName, str]:
+    def failures(self, names: Iterable[TopicName], now_s: float) -> dict[TopicName, str]:
         """Why the last creation of each topic failed, for those that failed."""
-        found = {name: self._failure(name, now_ms) for name in names}
+        found = {name: self._failure(name, now_s) for name in names}
         return {name: why for name, why in found.items() if why is not None}
 
-    def _failure(self, name: TopicName, now_ms: int) -> str | None:
-        why, until_ms = self._failures.get(name, (None, 0))
-        if until_ms <= now_ms:
+    def _failure(self, name: TopicName, now_s: float) -> str | None:
+        why, until_s = self._failures.get(name, (None, 0))
+        if until_s <= now_s:
             self._failures.pop(name, None)
             return None
         return why

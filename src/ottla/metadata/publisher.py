@@ -91,27 +91,27 @@ class MetadataLoader:
 class SnapshotGenerator:
     """Requests a snapshot when enough bytes were committed, or enough time has passed, since the last one."""
 
-    __slots__ = ("_bytes", "_clock", "_driver", "_max_bytes", "_max_interval_ms", "_since_ms")
+    __slots__ = ("_bytes", "_clock", "_driver", "_max_bytes", "_max_interval_s", "_since_s")
 
     def __init__(self, driver: RaftDriver, clock: Clock, *, max_bytes: int, max_interval_ms: int) -> None:
         """`metadata.log.max.record.bytes.between.snapshots`, `metadata.log.max.snapshot.interval.ms` (0: never)."""
         self._driver = driver
         self._clock = clock
         self._max_bytes = max_bytes
-        self._max_interval_ms = max_interval_ms
+        self._max_interval_s = max_interval_ms / 1000
         self._bytes = 0
-        self._since_ms = clock.now_ms()
+        self._since_s = clock.monotonic()
 
     def note(self, image: MetadataImage, timestamp: int, size: int, *, whole: bool) -> None:
         """The image grew by `size` bytes of records. `whole`: it ends at the end of a batch."""
         self._bytes += size
-        now_ms = self._clock.now_ms()
+        now_s = self._clock.monotonic()
         due = self._bytes >= self._max_bytes or (
-            self._max_interval_ms > 0 and now_ms - self._since_ms >= self._max_interval_ms
+            self._max_interval_s > 0 and now_s - self._since_s >= self._max_interval_s
         )
         if not (due and whole and self._driver.can_snapshot):
             return
-        self._bytes, self._since_ms = 0, now_ms
+        self._bytes, self._since_s = 0, now_s
         self._driver.snapshot(OffsetAndEpoch(image.offset + 1, image.epoch), _encoded(image), timestamp)
 
 

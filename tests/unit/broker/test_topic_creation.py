@@ -17,7 +17,7 @@ def test_a_failure_is_told_for_a_while_and_then_forgotten() -> None:
     creations = InternalTopicCreations()
     creations.begin(["a"], 0)
     creations.end(["a"])
-    creations.failed("a", "no room", until_ms=100)
+    creations.failed("a", "no room", until_s=100)
     assert creations.begin(["a"], 99) == []
     assert creations.failures(["a", "b"], 99) == {"a": "no room"}
     assert creations.failures(["a"], 100) == {}
@@ -27,5 +27,5 @@ def test_a_failure_is_told_for_a_while_and_then_forgotten() -> None:
 def test_failures_are_bounded() -> None:
     creations = InternalTopicCreations()
     for number in range(MAX_FAILURES + 1):
-        creations.failed(str(number), "no", until_ms=1)
+        creations.failed(str(number), "no", until_s=1)
     assert creations.failures(["0", "1"], 0) == {"1": "no"}

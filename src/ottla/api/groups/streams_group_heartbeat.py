@@ -113,13 +113,13 @@ def _check_topics(topics: set[TopicName]) -> None:
 
 def _create(broker: Broker, topics: Mapping[TopicName, TopicInfo], interval_ms: int) -> None:
     creations = broker.creations
-    names = creations.begin(topics, broker.clock.now_ms())
+    names = creations.begin(topics, broker.clock.monotonic())
     if not names:
         return
 
     def remember(name: TopicName, why: str | None) -> None:
         _logger.warning("Cannot create internal topic %s: %s", name, why)
-        creations.failed(name, why or "unknown reason", broker.clock.now_ms() + 2 * interval_ms)
+        creations.failed(name, why or "unknown reason", broker.clock.monotonic() + 2 * interval_ms / 1000)
 
     def created(response: CreateTopicsResponse) -> None:
         creations.end(names)
@@ -149,7 +149,7 @@ def _creatable(topic: TopicInfo) -> CreateTopicsRequest.CreatableTopic:
 
 
 def _report_failures(broker: Broker, result: HeartbeatResult) -> None:
-    failures = broker.creations.failures(result.topics_to_create, broker.clock.now_ms())
+    failures = broker.creations.failures(result.topics_to_create, broker.clock.monotonic())
     if not failures:
         return
     listed = ", ".join(f"{name} ({why})" for name, why in list(failures.items())[:_NAMED_IN_A_SENTENCE])
