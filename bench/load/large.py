@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ottla.admin.cluster import Cluster
+from ottla.admin.errors import raise_for
 from ottla.admin.settings import ClusterSettings
 from ottla.cli.tools.base import parse_bootstrap
 from ottla.ids import GroupId, TopicName
@@ -35,14 +36,18 @@ class LargeCluster:
             for request in self._creations():
                 for topic in cluster.ask(request).topics:
                     assert topic.error_code == 0, (topic.name, topic.error_message)
-            for coordinator, groups in cluster.coordinators(
-                [self.group(each) for each in range(self.groups)]
-            ).items():
-                for answer in cluster.ask_each(self._commits(groups), coordinator, _COMMIT_VERSION):
-                    for answered in answer.topics:
-                        assert not any(each.error_code for each in answered.partitions), answered
+            # On a busy machine the coordinators are not there yet: their logs are among 10,000 new topics.
+            cluster.retrying(lambda: self._commit(cluster))
         finally:
             cluster.close()
+
+    def _commit(self, cluster: Cluster) -> None:
+        by_coordinator = cluster.coordinators([self.group(each) for each in range(self.groups)])
+        for coordinator, groups in by_coordinator.items():
+            for request in self._commits(groups):
+                for answered in cluster.ask(request, coordinator, _COMMIT_VERSION).topics:
+                    for each in answered.partitions:
+                        raise_for(each.error_code, None, f"{request.group_id}: {answered.name}")
 
     def name(self, number: int) -> str:
         return f"large-{number:05}"

@@ -5,20 +5,23 @@ Topics in pages, with their eligible leader replicas.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ottla.api.authorization import authorized_operations, split
+from ottla.api.authorization import allowed, authorized_operations, split
 from ottla.api.base import BY_HANDLER, Api, RequestContext
 from ottla.api.cluster.partitions import ListenerView
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import TopicName
-from ottla.metadata.image import TopicImage
+from ottla.metadata.image import TopicImage, TopicsImage
 from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 from ottla.wire.enums import AclOperation, ResourceType
+
+_last: tuple[TopicsImage | None, list[TopicName]] = None, []
 
 if TYPE_CHECKING:
     Topic = messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
@@ -33,17 +36,17 @@ def handle(
     cursor = request.cursor
     first = cursor.topic_name if cursor is not None else ""
     named = {topic.name for topic in request.topics}
-    requested, denied = split(
-        broker,
-        ctx,
-        AclOperation.DESCRIBE,
-        ResourceType.TOPIC,
-        named or existing.keys(),
-        lambda name: name,
-        log_denied=bool(named),
-    )
-    names = sorted(name for name in requested if name >= first)
-    _check_cursor(request, names)
+    denied: list[TopicName] = []
+    names: Iterable[TopicName]
+    if named:
+        requested, denied = split(
+            broker, ctx, AclOperation.DESCRIBE, ResourceType.TOPIC, named, lambda name: name
+        )
+        names = sorted(name for name in requested if name >= first)
+        _check_cursor(request, names)
+    else:
+        _check_cursor(request, ())
+        names = _visible(broker, ctx, first)
     remaining = max(
         min(broker.config.int("max.request.partition.size.limit"), request.response_partition_limit), 1
     )
@@ -70,6 +73,24 @@ def handle(
         # After all others, so that their place tells nothing.
         answer.topics += [_denied(name) for name in sorted(denied)]
     return answer
+
+
+def _visible(broker: Broker, ctx: RequestContext, first: str) -> Iterator[TopicName]:
+    """The topics from a name on that the client may see. A page ends before most of them are judged."""
+    names = _sorted_names(broker.image.topics)
+    for at in range(bisect_left(names, first), len(names)):
+        if allowed(broker, ctx, AclOperation.DESCRIBE, ResourceType.TOPIC, names[at], log_denied=False):
+            yield names[at]
+
+
+def _sorted_names(topics: TopicsImage) -> list[TopicName]:
+    """The names of all topics in order, kept while the topics stay the same: a client asks for page after page."""
+    global _last
+    known, names = _last
+    if known is not topics:
+        names = sorted(topics.by_name)
+        _last = topics, names
+    return names
 
 
 def _denied(name: TopicName) -> Topic:

@@ -82,9 +82,7 @@ class _Search:
 def handle(broker: Broker, ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Outcome:
     searches: list[_Search] = []
     topics = []
-    asked = Counter(
-        (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
-    )
+    asked = _repeated(request)
     denied = denied_topics(broker, ctx, AclOperation.DESCRIBE, (topic.name for topic in request.topics))
     for topic in request.topics:
         results = []
@@ -92,7 +90,7 @@ def handle(broker: Broker, ctx: RequestContext, request: ListOffsetsRequest) -> 
             if topic.name in denied:
                 results.append(_Result(partition_index=part.partition_index, error_code=NOT_AUTHORIZED.code))
                 continue
-            times = asked.pop((topic.name, part.partition_index), 0)
+            times = asked.pop((topic.name, part.partition_index), 0) if asked is not None else 1
             if times:
                 results.append(_result(broker, ctx, request, topic.name, part, times, searches))
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=results))
@@ -101,6 +99,19 @@ def handle(broker: Broker, ctx: RequestContext, request: ListOffsetsRequest) -> 
         return response
     broker.replicas.offload.run(partial(_search, searches), partial(_found, ctx, response, searches))
     return PARKED
+
+
+def _repeated(request: ListOffsetsRequest) -> dict[tuple[str, int], int] | None:
+    """How often each partition is asked for; None in the usual case that each is asked for once."""
+    once = len({topic.name for topic in request.topics}) == len(request.topics) and all(
+        len({part.partition_index for part in topic.partitions}) == len(topic.partitions)
+        for topic in request.topics
+    )
+    if once:
+        return None
+    return Counter(
+        (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
+    )
 
 
 def _result(
@@ -116,7 +127,7 @@ def _result(
     timestamp = part.timestamp
     if times > 1:
         result.error_code = ErrorCode.INVALID_REQUEST
-    elif timestamp < 0 and ctx.version < _SINCE_VERSION.get(timestamp, ctx.version + 1):
+    elif timestamp < EARLIEST and ctx.version < _SINCE_VERSION.get(timestamp, ctx.version + 1):
         result.error_code = ErrorCode.UNSUPPORTED_VERSION
     else:
         try:
@@ -137,7 +148,7 @@ def _look_up(
     result: _Result,
     searches: list[_Search],
 ) -> None:
-    log = partition.local_log()
+    log = partition.log or partition.local_log()
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         _fill(ctx, result, log.earliest())
         return
