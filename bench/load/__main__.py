@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 
-from bench.load import Load, client, gaps, groups, idle_tls, latency, librdkafka, logins, sockets
+from bench.load import Load, client, coordinated, gaps, groups, idle_tls, latency, librdkafka, logins, sockets
 
 
 def _sink(load: Load) -> dict[str, float]:
@@ -44,6 +44,8 @@ KINDS: dict[str, Callable[[Load], dict[str, float]]] = {
     "idle-tls": idle_tls.idle_tls,
     "rebalance": groups.rebalance,
     "commits": groups.commits,
+    "bare-commits": coordinated.commits,
+    "bare-transactions": coordinated.transactions,
     "gaps": gaps.gaps,
     "transactions": groups.transactions,
     "sink": _sink,

@@ -8,7 +8,7 @@ from collections import Counter
 from bench import load
 from bench.context import Bench
 from bench.load import Load
-from bench.systems import System
+from bench.systems import System, cpu_seconds
 from ottla.testing.raw_client import RawClient
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ApiVersionsRequest
@@ -16,7 +16,13 @@ from ottla.wire.messages import ApiVersionsRequest
 _GROUPS = ((10, 30, 0), (50, 100, 500))
 """Members, partitions, and the heartbeat interval of classic members in ms (0: the client's own)."""
 
-_CLIENTS = {1: "one after the other", 10: "of ten clients"}
+_CLIENTS = (
+    ("one after the other", 1, ""),
+    ("of ten clients", 10, ""),
+    # Ten clients with librdkafka take more CPU than the broker, and all of it in one interpreter.
+    ("of ten bare sockets", 10, "bare-"),
+)
+"""Names of figures, clients, and what their load begins with."""
 
 _FLAT = 1.05
 _WARM_RUNS = 10
@@ -74,12 +80,18 @@ def transactions(bench: Bench) -> None:
 
 
 def _rate(bench: Bench, kind: str) -> None:
-    for clients, name in _CLIENTS.items():
+    for name, clients, how in _CLIENTS:
         for system in bench.turns(rounds=1):
-            _warm(bench, system, kind, clients)
+            _warm(bench, system, how + kind, clients)
         for system in bench.turns(bench.scale.few_rounds):
-            unit, rate = _run(bench, system, kind, clients, bench.scale.seconds)
+            before_s = cpu_seconds(system.pid)
+            unit, rate = _run(bench, system, how + kind, clients, bench.scale.seconds)
+            spent_s = cpu_seconds(system.pid) - before_s
             bench.sheet.add(system.name, kind, name, unit, rate, higher=True)
+            each = f"µs/{kind.removesuffix('s')}"
+            bench.sheet.add(
+                system.name, kind, f"{name}, broker CPU", each, spent_s * 1e6 / (rate * bench.scale.seconds)
+            )
 
 
 def _warm(bench: Bench, system: System, kind: str, clients: int) -> None:
