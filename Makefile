@@ -18,7 +18,7 @@ WORKERS ?= 3
 AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-dstream-faults test-connect-faults test-mirror-faults test-mirror-clusters test-connect-suite test-kafka-suite test-avro-pairs test-confluent-suite test-dashboards pictures sim lint format docs docs-serve chaos exactly-once fuzz mutations upgrade soak bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults spark-kills test-dstream-faults test-connect-faults test-mirror-faults test-mirror-clusters test-connect-suite test-kafka-suite test-avro-pairs test-confluent-suite test-dashboards pictures sim lint format docs docs-serve chaos exactly-once fuzz drips fault-report mutations upgrade soak bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -72,6 +72,9 @@ test-fast: setup-spark  ## the tests that take under two minutes together
 test-faults: setup-spark  ## exactly once, the long form: 500,000 records, 20 processes killed, on Ottla and Apache Kafka
 	OTTLA_FAULT_RECORDS=500000 OTTLA_FAULT_KILLS=20 $(BIN)/python -m pytest tests/spark/test_pipeline_faults.py
 
+spark-kills: setup-spark  ## kills of Spark's processes with exact output, counted for this build until it has so many: make spark-kills [KILLS=100]
+	PYTHONPATH=tests $(BIN)/python -m spark.counting $(if $(KILLS),--kills $(KILLS)) $(if $(ONLY),--only $(ONLY))
+
 test-dstream-faults: setup-spark  ## DStreams whose executors and driver are killed, the long form: make test-dstream-faults [KILLS=10]
 	OTTLA_DSTREAM_KILLS=$(or $(KILLS),10) $(BIN)/python -m pytest -s tests/spark/test_pipeline_dstream_recovery.py
 
@@ -102,8 +105,8 @@ test-mirror-faults: setup-spark  ## Mirror, the long form: 20 kills of driver, e
 test-mirror-clusters: setup $(KAFKA)  ## Mirror between clusters of three: Apache Kafka and Ottla, both ways, and two of Apache Kafka
 	OTTLA_MIRROR_CLUSTERS=1 $(BIN)/python -m pytest tests/oracle/test_mirror_clusters_java.py
 
-sim: setup  ## whole clusters in one process under faults: make sim [SEEDS=500] [SEED=1]
-	$(BIN)/python -m ottla.testing.sim --seed $(or $(SEED),1) --seeds $(or $(SEEDS),200)
+sim: setup  ## whole clusters in one process under faults: make sim [SEEDS=500] [SEED=1] [CONTINUE=1]
+	$(BIN)/python -m ottla.testing.sim --seed $(or $(SEED),1) --seeds $(or $(SEEDS),200) $(if $(CONTINUE),--continue) $(if $(JOBS),--jobs $(JOBS))
 
 lint: setup-spark  ## style, types, layers
 	$(BIN)/ruff check .
@@ -125,8 +128,8 @@ $(DOCS): requirements/docs.txt $(STAMP)
 	@$(INSTALL) --require-hashes -r requirements/docs.txt
 	@touch $@
 
-chaos: setup  ## faults on three real nodes, with a checker: make chaos [MINUTES=60] [FAULTS=kill,pause]
-	$(BIN)/python -m ottla.testing.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULTS),--faults $(FAULTS))
+chaos: setup  ## faults on three real nodes, with a checker: make chaos [MINUTES=60] [FAULTS=kill,pause] [CONTINUE=1]
+	$(BIN)/python -m ottla.testing.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(CONTINUE),--continue --kills $(or $(KILLS),1000) --pauses $(or $(PAUSES),500) --partitions $(or $(PARTITIONS),500))
 
 upgrade: setup  ## rolling restarts to an earlier commit and back under load: make upgrade [FROM=870c4b5] [CYCLES=2]
 	@rm -rf build/earlier && mkdir -p build/earlier && git archive $(or $(FROM),870c4b5) src | tar -x -C build/earlier
@@ -138,11 +141,17 @@ soak: setup-spark  ## the chaos mix for hours with every part of the product, an
 exactly-once: setup  ## a million records copied in transactions on three brokers, 50 kills of them and 50 of the job
 	PYTHONPATH=tests $(BIN)/python -m chaos.exactly_once
 
-fuzz: setup  ## hostile input to everything that reads bytes, and to a running broker: make fuzz [COUNT=2000000]
-	PYTHONPATH=tests $(BIN)/python -m fuzz.run $(if $(COUNT),--count $(COUNT))
+fuzz: setup  ## hostile input to everything that reads bytes, and to a running broker: make fuzz [COUNT=2000000] [CONTINUE=1]
+	PYTHONPATH=tests $(BIN)/python -m fuzz.run $(if $(COUNT),--count $(COUNT)) $(if $(CONTINUE),--continue) $(if $(JOBS),--jobs $(JOBS))
 
-mutations: setup-spark  ## break one promise after the other in a copy of the source; the tests must notice: make mutations [ONLY=vote]
-	PYTHONPATH=tests $(BIN)/python -m mutations.run $(if $(ONLY),--only "$(ONLY)")
+drips: setup  ## p99 of good clients beside slow connections, counted for this build: make drips [CONNECTIONS=5000]
+	PYTHONPATH=tests $(BIN)/python -m fuzz.drips $(if $(CONNECTIONS),--connections $(CONNECTIONS))
+
+fault-report: setup  ## what the long runs with CONTINUE=1 have counted for this build: make fault-report [ALL=1]
+	@$(BIN)/python -m ottla.testing.tally $(if $(ALL),--all)
+
+mutations: setup-spark  ## break one promise after the other in a copy of the source; the tests must notice: make mutations [ONLY=vote] [CONTINUE=1]
+	PYTHONPATH=tests $(BIN)/python -m mutations.run $(if $(ONLY),--only "$(ONLY)") $(if $(CONTINUE),--continue) $(if $(JOBS),--jobs $(JOBS))
 
 bench: setup-spark  ## measure beside Apache Kafka: make bench [ROWS=throughput,latency] [QUICK=1]
 	$(BIN)/python -m bench $(if $(ROWS),--rows $(ROWS)) $(if $(QUICK),--quick) $(if $(ROWS)$(QUICK),,--charts docs/images)

@@ -37,6 +37,7 @@ class Broken(AssertionError):
 def run_target(target: Target, cases: int, seed: int) -> Report:
     report = Report(target.name)
     rng = random.Random(f"{target.name}/{seed}")
+    target.reset()
     good = target.good(rng)
     for number in range(cases):
         if number % target.reuse == 0:
@@ -70,18 +71,18 @@ def _timed(target: Target, rng: random.Random, data: bytes, report: Report) -> N
 
 def _clocked(target: Target, rng: random.Random, data: bytes) -> tuple[str, float]:
     began = time.thread_time()
-    outcome = _feed(target, rng, data)
+    outcome = feed(target, rng, data)
     return outcome, time.thread_time() - began
 
 
 def _measured(target: Target, rng: random.Random, data: bytes, report: Report) -> None:
     # What a first use compiles or caches is not the input's fault.
     state = rng.getstate()
-    _feed(target, rng, data)
+    feed(target, rng, data)
     rng.setstate(state)
     tracemalloc.start()
     try:
-        report.outcomes[_feed(target, rng, data)] += 1
+        report.outcomes[feed(target, rng, data)] += 1
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -91,7 +92,8 @@ def _measured(target: Target, rng: random.Random, data: bytes, report: Report) -
         raise AssertionError(f"took {peak} bytes for an input of {len(data)}")
 
 
-def _feed(target: Target, rng: random.Random, data: bytes) -> str:
+def feed(target: Target, rng: random.Random, data: bytes) -> str:
+    """Return "read", or the name of the error that the target may raise."""
     try:
         target.feed(rng, data)
     except target.allowed as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import random
 
@@ -37,7 +38,7 @@ _JAAS = (
     f'{_MODULE} required username="alice" password="a \\"secret\\"; // none" tokenauth=true;',
     f"KafkaServer {{ {_MODULE} required username='b' password=\"c\"; {_MODULE} optional; }};\n/* end */ Client {{}};",
 )
-_NOW_S = 1_700_000_000.0
+_NOW_S = 1_700_000_000
 
 
 def _text(data: bytes) -> str:
@@ -56,6 +57,26 @@ def _feed_jaas(rng: random.Random, data: bytes) -> None:
     parse(_text(data))
 
 
+def _der(tag: int, *parts: bytes) -> bytes:
+    body = b"".join(parts)
+    size = bytes([len(body)]) if len(body) < 128 else b"\x81" + bytes([len(body)])
+    return bytes([tag]) + size + body
+
+
+def _protected_key(rng: random.Random) -> bytes:
+    """A private key as Sun's protector encrypts it."""
+    secret, salt, key = "secret".encode("utf-16-be"), rng.randbytes(20), rng.randbytes(rng.randrange(20, 60))
+    stream, block = b"", salt
+    while len(stream) < len(key):
+        block = hashlib.sha1(secret + block).digest()
+        stream += block
+    encrypted = bytes(a ^ b for a, b in zip(key, stream, strict=False))
+    body = salt + encrypted + hashlib.sha1(secret + key).digest()
+    return _der(
+        0x30, _der(0x30, _der(0x06, bytes.fromhex("2b060104012a02110101")), b"\x05\x00"), _der(0x04, body)
+    )
+
+
 def _good_jks(rng: random.Random) -> bytearray:
     def field(size: int, raw: bytes) -> bytes:
         return len(raw).to_bytes(size, "big") + raw
@@ -66,7 +87,7 @@ def _good_jks(rng: random.Random) -> bytearray:
         (1).to_bytes(4, "big")
         + field(2, b"key")
         + bytes(8)
-        + field(4, b"\x30\x20" + rng.randbytes(60))
+        + field(4, _protected_key(rng))
         + (1).to_bytes(4, "big")
         + certificate,
     ]
@@ -183,7 +204,7 @@ def _feed_pgoutput(rng: random.Random, data: bytes) -> None:
 
 
 def _good_cursor(rng: random.Random) -> bytearray:
-    numbers = [*range(4), "9" * rng.choice((1, 5000))]
+    numbers = [*range(4), *rng.choice(((), (), ("9",), ("9" * 5000,)))]
     return bytearray(".".join(f"{n}:{rng.randrange(10**12)}" for n in numbers).encode())
 
 

@@ -53,6 +53,9 @@ class _Rest:
         self._cases = 0
         self._app: Any = None
 
+    def reset(self) -> None:
+        self._cases = 0
+
     def send(self, method: str, path: str, body: bytes) -> None:
         if self._cases % _CASES_PER_WORKER == 0:
             self._app = make_app(Worker(worker_config(_worker(), from_file=False)))
@@ -158,6 +161,6 @@ def _feed_filter(rng: random.Random, data: bytes) -> None:
 
 
 REQUEST_TARGETS = [
-    Target("Connect REST", _good_request, _feed_request, share=2),
+    Target("Connect REST", _good_request, _feed_request, share=2, reset=_rest.reset),
     Target("record filters", _good_filter, _feed_filter, allowed=(FilterError,), share=4),
 ]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import os
 import random
+import signal
 import socket
 import struct
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,14 +19,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from fuzz import hostile_peer
+from fuzz.counting import ALL_TARGETS, FRAMES, go_on, lying_quorums, pieces
 from fuzz.frames import good_request, mutate
 from fuzz.harness import Report, run_all
-from fuzz.part_targets import PART_TARGETS
-from fuzz.request_targets import REQUEST_TARGETS
-from fuzz.schema_targets import SCHEMA_TARGETS
-from fuzz.targets import TARGETS
 from ottla.testing.cluster import Cluster
 from ottla.testing.process import BrokerProcess
+from ottla.testing.tally import TallyError, open_tally
 from ottla.wire import decode_prefix, messages
 
 TOPIC = "fuzzed"
@@ -129,17 +130,54 @@ def print_report(report: Report) -> None:
     )
 
 
+def frames_to_a_broker(seed: int) -> int:
+    """Send the frames of a seed to a broker of their own; returns their number."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-fuzz-") as directory,
+        fuzzed_broker(Path(directory)) as (broker, controller),
+    ):
+        fuzz(broker, FRAMES, seed, controller)
+    return FRAMES
+
+
+OTHERS = {"lying controllers": lying_quorums, "frames to a broker": frames_to_a_broker}
+
+
+def counted(count: int, jobs: int) -> int:
+    """Go on with the cases of this build; returns the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return go_on(pieces(count, ALL_TARGETS, tuple(OTHERS)), open_tally(), OTHERS, jobs, _say)
+    except TallyError as error:
+        _say(str(error))
+        return 2
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return 130
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--count", type=int, default=2_000_000, help="cases over all targets")
     words.add_argument("--frames", type=int, default=50_000, help="frames to a running broker")
     words.add_argument("--quorums", type=int, default=300, help="quorums with liars in them")
     words.add_argument("--seed", type=int, default=1)
-    given = words.parse_args()
-    logging.disable(logging.CRITICAL)
-    run_all(
-        [*TARGETS, *SCHEMA_TARGETS, *PART_TARGETS, *REQUEST_TARGETS], given.count, given.seed, print_report
+    words.add_argument(
+        "--continue",
+        action="store_true",
+        dest="go_on",
+        help="run what this build has not run yet, and count it",
     )
+    words.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="with --continue: side by side")
+    given = words.parse_args()
+    if given.go_on:
+        sys.exit(counted(given.count, given.jobs))
+    logging.disable(logging.CRITICAL)
+    run_all(ALL_TARGETS, given.count, given.seed, print_report)
     lies = sum(
         hostile_peer.run(seed, 40, dynamic=seed % 2 == 1).lies
         for seed in range(given.seed, given.seed + given.quorums)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fuzz.frames import good_batch, mutate, mutate_batch
@@ -64,7 +64,8 @@ class Target:
     """What it may hold beside its input's multiple."""
     reuse: int = 20
     """How often a valid input is damaged again."""
-    state: dict[str, Any] = field(default_factory=dict)
+    reset: Callable[[], None] = lambda: None
+    """Puts what `feed` keeps between cases back to its beginning, so that a seed's cases are the same in each run."""
 
 
 # -- messages

@@ -8,17 +8,13 @@ from pathlib import Path
 import pytest
 
 from fuzz import hostile_peer
+from fuzz.counting import ALL_TARGETS
 from fuzz.harness import run_target
-from fuzz.part_targets import PART_TARGETS
-from fuzz.request_targets import REQUEST_TARGETS
 from fuzz.run import fuzz, fuzzed_broker
-from fuzz.schema_targets import SCHEMA_TARGETS
-from fuzz.targets import TARGETS, Target
+from fuzz.targets import Target
 
 
-@pytest.mark.parametrize(
-    "target", [*TARGETS, *SCHEMA_TARGETS, *PART_TARGETS, *REQUEST_TARGETS], ids=lambda target: target.name
-)
+@pytest.mark.parametrize("target", ALL_TARGETS, ids=lambda target: target.name)
 def test_bytes_of_strangers_give_errors_of_our_own(target: Target, caplog: pytest.LogCaptureFixture) -> None:
     # What parsers report of damaged records would fill the memory of the run.
     caplog.set_level(logging.CRITICAL, logger="ottla")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -20,6 +20,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from mutations.catalog import ROOT, Mutation, load
+from ottla.testing.tally import Tally, TallyError, build_of, open_tally
 
 _FAILED = 1
 """pytest's exit code when tests ran and some failed; every other code but 0 means that they could not run."""
@@ -105,7 +106,9 @@ def _first_failure(output: str) -> str:
     return lines[0].partition(" - ")[0].split(" ", 1)[1] if lines else "no failed test is named"
 
 
-def check(mutations: Sequence[Mutation], jobs: int) -> list[Result]:
+def check(
+    mutations: Sequence[Mutation], jobs: int, ended: Callable[[Result], None] = lambda result: None
+) -> list[Result]:
     """Try all mutations, each job in a copy of its own, and print a line for each."""
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="ottla-mutations-") as folder:
@@ -133,7 +136,29 @@ def check(mutations: Sequence[Mutation], jobs: int) -> list[Result]:
             for result in pool.map(attempt, mutations):
                 results.append(result)
                 _report(result)
+                ended(result)
     return results
+
+
+def go_on(mutations: Sequence[Mutation], jobs: int, tally: Tally, tests: str) -> list[Result]:
+    """Try those that the tally does not have with these tests yet, and add each."""
+    entries = tally.entries("mutations")
+    caught = {entry.key for entry in entries if entry.condition == tests and not entry.failures}
+    left = [each for each in mutations if each.name not in caught]
+    _print(f"{len(mutations) - len(left)} of {len(mutations)} mutations were caught before, by {tally.path}")
+
+    def add(result: Result) -> None:
+        held = result.verdict is Verdict.CAUGHT
+        tally.add(
+            "mutations",
+            result.mutation.name,
+            {"caught": int(held)},
+            failures=[] if held else [f"{result.verdict.value}: {result.mutation.promise}"],
+            seconds=result.seconds,
+            condition=tests,
+        )
+
+    return check(left, jobs, add) if left else []
 
 
 def _report(result: Result) -> None:
@@ -154,10 +179,24 @@ def main() -> None:
     words = argparse.ArgumentParser(prog="python -m mutations.run", description=__doc__)
     words.add_argument("--only", help="names of mutations, separated by commas, or parts of them")
     words.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutations side by side")
+    words.add_argument(
+        "--continue",
+        action="store_true",
+        dest="go_on",
+        help="try what this build has not tried yet, and count it",
+    )
     given = words.parse_args()
     parts = (given.only or "").split(",")
     chosen = [one for one in load() if any(part in one.name for part in parts)]
-    results = check(chosen, max(given.jobs, 1))
+    try:
+        jobs = max(given.jobs, 1)
+        results = (
+            go_on(chosen, jobs, open_tally(), build_of(ROOT / "tests").tree[:12])
+            if given.go_on
+            else check(chosen, jobs)
+        )
+    except TallyError as error:
+        sys.exit(str(error))
     counts = {verdict: sum(each.verdict is verdict for each in results) for verdict in Verdict}
     _print(
         f"{len(results)} mutations: {counts[Verdict.CAUGHT]} caught, {counts[Verdict.SURVIVED]} not caught, "

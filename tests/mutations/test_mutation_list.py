@@ -4,12 +4,14 @@ them."""
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from mutations.catalog import ROOT, Mutation, TextNotFound, load
-from mutations.run import Copy, Verdict
+from mutations.run import Copy, Result, Verdict, go_on
+from ottla.testing.tally import Build, Tally
 
 MUTATIONS = load()
 
@@ -68,3 +70,29 @@ def test_a_mutation_is_caught_by_a_failing_test_only(
     result = copy.attempt(Mutation("m", "sums", "sums.py", "a + b", new, (tests,)))
     assert result.verdict is verdict, result.detail
     assert copy.test(["tests/test_good.py"])[0] == 0, "the source is mended again"
+
+
+def test_what_was_caught_is_not_tried_again_until_the_tests_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "source").mkdir()
+    tally = Tally(tmp_path, Build("0123456789abcdef", "abc"), tmp_path / "source")
+    tried: list[str] = []
+
+    def attempts(
+        mutations: Sequence[Mutation], jobs: int, ended: Callable[[Result], None]
+    ) -> list[Result]:
+        for one in mutations:
+            tried.append(one.name)
+            ended(Result(one, Verdict.SURVIVED if one is MUTATIONS[1] else Verdict.CAUGHT, 1.0, ""))
+        return []
+
+    monkeypatch.setattr("mutations.run.check", attempts)
+    go_on(MUTATIONS[:2], 1, tally, "tests1")
+    go_on(MUTATIONS[:3], 1, tally, "tests1")
+    first, second, third = (each.name for each in MUTATIONS[:3])
+    assert tried == [first, second, second, third]
+    assert tally.totals("mutations") == {"caught": 2}
+    tried.clear()
+    go_on(MUTATIONS[:3], 1, tally, "tests2")
+    assert tried == [first, second, third]

@@ -1,13 +1,19 @@
-"""`python -m ottla.testing.sim --seed N` runs one seed; `--seeds COUNT` many, with a line for each that fails."""
+"""`python -m ottla.testing.sim --seed N` runs one seed; `--seeds COUNT` many, with a line for each that fails.
+
+With `--continue` only those run that this build has not run yet, and each adds to the tally of the build.
+"""
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import os
+import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.testing.sim.faults import FAULTS
@@ -15,6 +21,7 @@ from ottla.testing.sim.mutations import MUTATIONS
 from ottla.testing.sim.plan import CLIENTS, DEFAULT_FAULT_S, Plan, drawn
 from ottla.testing.sim.shrinking import shrink
 from ottla.testing.sim.world import Result, run
+from ottla.testing.tally import Tally, TallyError, open_tally
 
 _LINE_EACH: Final = 50
 """Seeds."""
@@ -41,7 +48,17 @@ def main() -> None:
     words.add_argument("--shrink", action="store_true", help="shrink a failing run")
     words.add_argument("--until-failure", action="store_true", help="stop at the first seed that fails")
     words.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
+    words.add_argument(
+        "--continue",
+        action="store_true",
+        dest="go_on",
+        help="run what this build has not run yet, and count it",
+    )
     given = words.parse_args()
+    if given.go_on and any(
+        (given.faults, given.clients, given.seconds, given.rounds, given.without, given.mutation)
+    ):
+        words.error("--continue counts whole seeds only: leave out what changes or limits them")
     plans = [
         drawn(
             seed,
@@ -54,10 +71,29 @@ def main() -> None:
         )
         for seed in range(given.seed, given.seed + given.seeds)
     ]
-    if len(plans) == 1:
+    if len(plans) == 1 and not given.go_on:
         sys.exit(_one(plans[0], shrunk=given.shrink))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     end = time.monotonic() + given.minutes * 60
-    sys.exit(_many(plans, given.jobs, end, until_failure=given.until_failure, shrunk=given.shrink))
+    limits = Limits(given.jobs, end, given.until_failure)
+    try:
+        if given.go_on:
+            sys.exit(_go_on(plans, open_tally(), limits))
+        sys.exit(_many(plans, limits, shrunk=given.shrink))
+    except TallyError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        _print("interrupted")
+        sys.exit(130)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How a run of many seeds is limited."""
+
+    jobs: int
+    end: float
+    until_failure: bool
 
 
 def _names(given: str | None) -> tuple[str, ...] | None:
@@ -90,23 +126,41 @@ def _command(plan: Plan) -> str:
     return " ".join(words)
 
 
-def _many(plans: list[Plan], jobs: int, end: float, *, until_failure: bool, shrunk: bool) -> int:
+def _go_on(plans: list[Plan], tally: Tally, limits: Limits) -> int:
+    """Run the seeds that the tally does not have yet."""
+    done = {entry.key: entry for entry in tally.entries("sim")}
+    known = [done[str(plan.seed)] for plan in plans if str(plan.seed) in done]
+    _print(f"{len(known)} of {len(plans)} seeds are in {tally.path}")
+    for entry in known:
+        if entry.failures:
+            _print(f"seed {entry.key} failed before: {entry.failures[0]}")
+    failed_before = any(entry.failures for entry in known)
+    left = [plan for plan in plans if str(plan.seed) not in done]
+    return (_many(left, limits, tally=tally) if left else 0) or int(failed_before)
+
+
+def _many(plans: list[Plan], limits: Limits, *, shrunk: bool = False, tally: Tally | None = None) -> int:
     failed: list[Result] = []
     begin = time.monotonic()
-    done = 0
-    for done, result in enumerate(_results(plans, jobs), 1):
-        if result.violations:
-            failed.append(result)
-            _clear_line()
-            _report(result)
-            if until_failure:
+    done, cpu_s = 0, 0.0
+    with contextlib.closing(_results(plans, limits.jobs)) as results:
+        for done, (result, took_s) in enumerate(results, 1):
+            cpu_s += took_s
+            if tally is not None:
+                tally.add(
+                    "sim", str(result.plan.seed), _counts(result), failures=result.violations, cpu_s=took_s
+                )
+            if result.violations:
+                failed.append(result)
+                _clear_line()
+                _report(result)
+                if limits.until_failure:
+                    break
+            if time.monotonic() > limits.end:
                 break
-        if time.monotonic() > end:
-            break
-        _show(_progress(done, len(plans), len(failed), time.monotonic() - begin), done)
+            _show(_progress(done, len(plans), len(failed), time.monotonic() - begin), done)
     _clear_line()
     seconds = time.monotonic() - begin
-    cpu_s = os.times().children_user + os.times().children_system
     _print(
         f"{done} seeds in {seconds:.0f} s ({cpu_s / done:.1f} s of CPU each), {len(failed)} failed "
         f"{[result.plan.seed for result in failed] if failed else ''}"
@@ -116,15 +170,36 @@ def _many(plans: list[Plan], jobs: int, end: float, *, until_failure: bool, shru
     return int(bool(failed))
 
 
-def _results(plans: list[Plan], jobs: int) -> Iterator[Result]:
-    """Yield results in the order of completion."""
-    with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
-        futures = [pool.submit(run, plan) for plan in plans]
+def _counts(result: Result) -> dict[str, float]:
+    return {
+        "seeds": 1,
+        "rounds of faults": result.rounds,
+        "records acknowledged": result.acknowledged,
+        "transactions committed": result.committed,
+    }
+
+
+def _results(plans: list[Plan], jobs: int) -> Generator[tuple[Result, float], None, None]:
+    """Yield results in the order of completion, each with its seconds of CPU."""
+    with concurrent.futures.ProcessPoolExecutor(jobs, initializer=_leave_interrupts) as pool:
+        futures = [pool.submit(_clocked, plan) for plan in plans]
         try:
             for future in concurrent.futures.as_completed(futures):
                 yield future.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _leave_interrupts() -> None:
+    """Let the first process decide: it waits for the seeds that run, and starts no others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _clocked(plan: Plan) -> tuple[Result, float]:
+    began = time.process_time()
+    result = run(plan)
+    return result, time.process_time() - began
 
 
 def _progress(done: int, count: int, failed: int, seconds: float) -> str:

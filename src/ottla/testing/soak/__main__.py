@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from ottla.testing.cluster import Cluster
 from ottla.testing.soak.copies import TableCopy, running_mirror
 from ottla.testing.soak.parts import Parts, running_parts
 from ottla.testing.soak.samples import Sampler, chart, growth
+from ottla.testing.tally import TallyError, open_tally
 
 _MOST_GROWTH: Final = 0.25
 """Memory and descriptors of a part that no fault restarts must not grow by more, in parts."""
@@ -134,12 +137,29 @@ def main() -> None:
         seed=given.seed,
         pause_s=0.02,
     )
-    verdict = run(plan, _say, beside=soak.beside)
+    try:
+        tally = open_tally()
+    except TallyError as error:
+        _say(f"{error}. This soak is not counted.")
+        tally = None
+    enough = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: enough.set())
+    verdict = run(plan, _say, enough, soak.beside)
     report = soak.report(verdict, given.hours, given.seed)
     (directory / "report.md").write_text(report)
     _say(report)
     _say(f"report in {directory}; faults: {Counter(verdict.faults).total()}")
-    sys.exit(bool(verdict.anomalies or soak.findings()))
+    found = [f"{each.kind}: {each.what}" for each in verdict.anomalies] + soak.findings()
+    if tally is not None:
+        tally.add(
+            "soak",
+            directory.name,
+            {"hours": round(verdict.seconds / 3600, 2), **verdict.faults},
+            failures=found,
+            seconds=verdict.seconds,
+        )
+    sys.exit(bool(found))
 
 
 def _say(line: str) -> None:
