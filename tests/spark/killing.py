@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ottla.pipeline.standalone import StandaloneCluster
 
 _QUIET_S = 600.0
 _FAILED_RUNS = "failed runs"
+KILLS_FILE = "OTTLA_KILLS_FILE"
 
 
 class Job:
@@ -67,6 +69,17 @@ def kill(pid: int) -> bool:
         return False
 
 
+def report_kills(done: Mapping[str, int]) -> None:
+    """Say what a test killed, once it has held: `make spark-kills` counts it."""
+    file = os.environ.get(KILLS_FILE)
+    if file:
+        with Path(file).open("a") as out:
+            out.write(
+                json.dumps({what.lower(): count for what, count in done.items() if what != _FAILED_RUNS})
+                + "\n"
+            )
+
+
 def children_of(pid: int) -> list[int]:
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
@@ -97,8 +110,9 @@ def kill_while_it_runs(
     """Run the job to its end; after each `every` records that arrive in the target, committed or not, kill something,
     and have a `look`.
 
-    The driver, an executor and a Python worker take turns. A driver that dies is started again. Besides the kills the
-    "failed runs" are counted: those that ended by themselves, with an error.
+    A Python worker, an executor, the driver, a worker with all that runs on it, and the master take turns. A driver
+    that dies is started again. Besides the kills the "failed runs" are counted: those that ended by themselves, with an
+    error.
     """
     done: Counter[str] = Counter()
 
@@ -106,11 +120,23 @@ def kill_while_it_runs(
         job.kill()
         return True
 
+    def killed_worker() -> bool:
+        cluster.lose_worker(1)
+        cluster.start_worker(1)
+        return True
+
+    def killed_master() -> bool:
+        cluster.lose_master()
+        cluster.start_master()
+        return True
+
     turn: Iterator[tuple[str, Callable[[], bool]]] = cycle(
         [
             ("python worker", lambda: any(kill(pid) for pid in python_workers(cluster)[:1])),
             ("executor", lambda: any(kill(pid) for pid in cluster.executor_pids()[:1])),
             ("driver", killed_driver),
+            ("worker", killed_worker),
+            ("master", killed_master),
         ]
     )
     what, strike = next(turn)

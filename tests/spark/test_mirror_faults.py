@@ -38,7 +38,7 @@ from ottla.pipeline.standalone import StandaloneCluster
 from ottla.pipeline.writer import Place
 from ottla.records.batch import iter_records
 from ottla.testing.ports import free_ports
-from spark.killing import Job, children_of, kill, python_workers
+from spark.killing import Job, children_of, kill, python_workers, report_kills
 
 pytestmark = [
     pytest.mark.java,
@@ -190,6 +190,7 @@ def test_gigabytes_while_everything_is_killed(
     assert found == digests(target.bootstrap, "A.orders")
     assert digests(source.bootstrap, "paid") == digests(target.bootstrap, "A.paid")
     assert sum(number for number, _ in found.values()) == count // len(CODECS) * len(CODECS)
+    report_kills(done)
 
 
 def _kill_first(find: Callable[[], list[int]]) -> bool:

@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.pipeline.standalone import StandaloneCluster
-from spark.killing import Job, kill, watcher
+from spark.killing import Job, kill, report_kills, watcher
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(3600)]
 
@@ -115,6 +115,7 @@ def test_counts_go_on_after_executors_and_the_driver_are_killed(
 ) -> None:
     sources = {kind: ottla_kafka.make(name(kind), 2) for kind in KINDS}
     target = ottla_kafka.make(name("out"), 1)
+    done: Counter[str] = Counter()
     feeder, counts = Feeder(ottla_kafka.bootstrap, sources), Counts(ottla_kafka.bootstrap, target)
     with StandaloneCluster(workers=2, cores=1, directory=tmp_path / "cluster") as cluster:
         command = [
@@ -131,9 +132,11 @@ def test_counts_go_on_after_executors_and_the_driver_are_killed(
                     if number % 2 == 0:
                         killed = [kill(pid) for pid in cluster.executor_pids()]
                         assert any(killed)
+                        done["executor"] += sum(killed)
                     else:
                         job.kill()
                         job.start()
+                        done["driver"] += 1
                 counts.wait_for_more(job, BETWEEN_KILLS)
             # Also the driver that recovered runs its tasks on the cluster.
             assert cluster.executor_pids()
@@ -148,3 +151,4 @@ def test_counts_go_on_after_executors_and_the_driver_are_killed(
     for wanted in {value for value, _, _ in found}:
         counted = [count for value, _, count in sorted(found, key=lambda one: one[1]) if value == wanted]
         assert counted == sorted(counted)
+    report_kills(done)

@@ -18,7 +18,7 @@ from ottla.pipeline.standalone import StandaloneCluster
 from ottla.testing.apache import run_java
 from ottla.testing.ports import free_ports
 from spark.applications import COUNTS, TALLIES, run_command, written
-from spark.killing import Job, kill_while_it_runs
+from spark.killing import Job, kill_while_it_runs, report_kills
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(7200)]
 
@@ -73,3 +73,4 @@ def test_each_result_once_while_processes_are_killed(
         *("--bootstrap-server", kafka.bootstrap, "--describe", "--group", application),
     )
     assert [line.split()[5] for line in shown.splitlines() if source in line.split()[1:2]] == ["0"] * 4, shown
+    report_kills(killed)

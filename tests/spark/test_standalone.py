@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -81,3 +83,48 @@ def test_all_jvms_of_a_cluster_start_from_the_archive_of_classes(tmp_path: Path)
             driver.communicate("")
     assert len(executors) == 1
     assert mapped == dict.fromkeys(daemons + executors, True)
+
+
+ASKED = """
+import sys
+from ottla.pipeline import spark_session
+
+spark = spark_session("asked", master=sys.argv[1], settings={"spark.ui.enabled": "false"})
+for line in sys.stdin:
+    print("answer", spark.range(int(line)).count(), flush=True)
+"""
+"""A driver that runs a job for each line."""
+
+
+def test_a_master_that_died_goes_on_with_its_workers_and_applications(tmp_path: Path) -> None:
+    with (
+        StandaloneCluster(workers=1, directory=tmp_path / "cluster") as cluster,
+        subprocess.Popen(
+            [sys.executable, "-c", ASKED, cluster.master],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as driver,
+    ):
+        assert driver.stdin is not None and driver.stdout is not None
+
+        def answer(count: int) -> str:
+            driver.stdin.write(f"{count}\n")
+            driver.stdin.flush()
+            return next(line for line in driver.stdout if line.startswith("answer"))
+
+        try:
+            assert answer(10) == "answer 10\n"
+            cluster.lose_master()
+            assert answer(11) == "answer 11\n", "an executor needs no master"
+            cluster.start_master()
+            for pid in cluster.executor_pids():
+                os.kill(pid, signal.SIGKILL)
+            assert answer(12) == "answer 12\n", "the master gives the application another executor"
+            cluster.lose_worker(1)
+            cluster.start_worker(1)
+            assert answer(13) == "answer 13\n", "and one on a worker that came back"
+            driver.stdin.close()
+            assert driver.wait(60) == 0
+        finally:
+            driver.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -47,7 +48,8 @@ class MasterState(TypedDict):
 class StandaloneCluster:
     """A master and its workers; after `start()` applications use `.master`.
 
-    Executors are child processes of the workers: `executor_pids()` returns their ids, for tests that kill one.
+    Executors are child processes of the workers: `executor_pids()` returns their ids, for tests that kill one. The
+    master keeps a list of workers and applications on disk. One that died and is started again goes on with them.
     """
 
     def __init__(
@@ -106,29 +108,44 @@ class StandaloneCluster:
                 raise _PortTaken(
                     f"the master cannot listen on {self.host}:{self.port}: {error.strerror}"
                 ) from None
-        self._start_process(
+        # What another cluster left in a directory that was kept is not this one's.
+        shutil.rmtree(self._recovery, ignore_errors=True)
+        self._processes.append(self._master_process())
+        self._processes += [self._worker_process(number) for number in range(1, self._workers + 1)]
+        try:
+            self._wait_for_workers(deadline, timeout_s)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _wait_for_workers(self, deadline: float, timeout_s: float) -> None:
+        while self._known_workers() < self._workers:
+            self._check_running()
+            if time.monotonic() > deadline:
+                raise PipelineError(
+                    f"the workers did not reach the master within {timeout_s:g} s; see {self._directory}"
+                )
+            time.sleep(_POLL_S)
+
+    def _master_process(self) -> subprocess.Popen[bytes]:
+        return self._start_process(
             "master",
             "org.apache.spark.deploy.master.Master",
             *("--host", self.host, "--port", str(self.port), "--webui-port", str(self.web_port)),
         )
-        for number in range(1, self._workers + 1):
-            self._start_process(
-                f"worker-{number}",
-                "org.apache.spark.deploy.worker.Worker",
-                *("--host", self.host, "--cores", str(self._cores), "--memory", self._memory),
-                *("--webui-port", "0", "--work-dir", str(self._directory / f"work-{number}"), self.master),
-            )
-        try:
-            while self._known_workers() < self._workers:
-                self._check_running()
-                if time.monotonic() > deadline:
-                    raise PipelineError(
-                        f"the workers did not reach the master within {timeout_s:g} s; see {self._directory}"
-                    )
-                time.sleep(_POLL_S)
-        except BaseException:
-            self.stop()
-            raise
+
+    def _worker_process(self, number: int) -> subprocess.Popen[bytes]:
+        return self._start_process(
+            f"worker-{number}",
+            "org.apache.spark.deploy.worker.Worker",
+            *("--host", self.host, "--cores", str(self._cores), "--memory", self._memory),
+            *("--webui-port", "0", "--work-dir", str(self._directory / f"work-{number}"), self.master),
+        )
+
+    @property
+    def _recovery(self) -> Path:
+        """Where the master keeps its list of workers and applications."""
+        return self._directory / "recovery"
 
     @property
     def _directory(self) -> Path:
@@ -139,8 +156,12 @@ class StandaloneCluster:
             self._temporary = tempfile.TemporaryDirectory(prefix="ottla-spark-")
         return Path(self._temporary.name)
 
-    def _start_process(self, name: str, main_class: str, *arguments: str) -> None:
+    def _start_process(self, name: str, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
         home, java = spark_home(), find_java()
+        kept = (
+            "-Dspark.deploy.recoveryMode=FILESYSTEM",
+            f"-Dspark.deploy.recoveryDirectory={self._recovery}",
+        )
         environment = {
             **os.environ,
             "JAVA_HOME": str(java.home),
@@ -148,18 +169,16 @@ class StandaloneCluster:
             "SPARK_LOCAL_IP": self.host,
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
             "SPARK_DAEMON_JAVA_OPTS": _with_options("SPARK_DAEMON_JAVA_OPTS", archive_flags(java)),
-            "SPARK_MASTER_OPTS": _with_options("SPARK_MASTER_OPTS", _MASTER_OPTIONS),
+            "SPARK_MASTER_OPTS": _with_options("SPARK_MASTER_OPTS", (*_MASTER_OPTIONS, *kept)),
         }
         with (self._directory / f"{name}.log").open("ab") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    [str(home / "bin" / "spark-class"), main_class, *arguments],
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=environment,
-                    # Only this process gets Ctrl-C; it then stops the others in order.
-                    start_new_session=True,
-                )
+            return subprocess.Popen(
+                [str(home / "bin" / "spark-class"), main_class, *arguments],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                # Only this process gets Ctrl-C; it then stops the others in order.
+                start_new_session=True,
             )
 
     def state(self) -> MasterState:
@@ -195,8 +214,25 @@ class StandaloneCluster:
 
     def lose_worker(self, number: int) -> None:
         """Kills a worker and its executors at once, as if its machine were gone. The first worker is 1."""
-        process = self._processes[number]
-        os.killpg(process.pid, signal.SIGKILL)
+        self._lose(number)
+
+    def start_worker(self, number: int) -> None:
+        """Starts a worker again that was lost; it registers with the master by itself."""
+        self._processes[number] = self._worker_process(number)
+
+    def lose_master(self) -> None:
+        """Kills the master. Executors that run go on; nobody gets new ones until it is there again."""
+        self._lose(0)
+
+    def start_master(self, timeout_s: float = 120.0) -> None:
+        """Starts the master again, and waits until its workers have come back to it."""
+        self._processes[0] = self._master_process()
+        self._wait_for_workers(time.monotonic() + timeout_s, timeout_s)
+
+    def _lose(self, index: int) -> None:
+        process = self._processes[index]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def wait(self) -> None:
