@@ -9,16 +9,23 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Final
 
+from ottla.testing.chaos.counting import go_on
 from ottla.testing.chaos.faults import FAULTS
 from ottla.testing.chaos.run import Plan, Verdict, possible, run
 from ottla.testing.checks.checker import check
 from ottla.testing.checks.history import read_history
+from ottla.testing.tally import TallyError, open_tally
+
+_WANTED: Final = {"kills": 1000, "pauses": 500, "partitions": 500}
 
 
 def main() -> None:
     words = argparse.ArgumentParser(prog="python -m ottla.testing.chaos", description=__doc__)
-    words.add_argument("--minutes", type=float, default=5.0, help="how long faults go on")
+    words.add_argument(
+        "--minutes", type=float, help="how long faults go on: 5, or 10 in each run with --continue"
+    )
     words.add_argument("--cycles", type=int, help="how many faults at most")
     words.add_argument(
         "--faults", help=f"some of {', '.join(FAULTS)}; all that this machine allows if left out"
@@ -34,6 +41,16 @@ def main() -> None:
         "--old-source", type=Path, help="the src directory of an earlier version, for the fault upgrade"
     )
     words.add_argument("--check", type=Path, help="check this history again instead")
+    words.add_argument(
+        "--continue",
+        action="store_true",
+        dest="go_on",
+        help="run until this build has had so many, and count them:",
+    )
+    for name, count in _WANTED.items():
+        words.add_argument(
+            f"--{name}", type=int, default=count, help=f"with --continue, {count:,} if left out"
+        )
     given = words.parse_args()
     if given.check:
         anomalies = check(read_history(given.check))
@@ -44,11 +61,16 @@ def main() -> None:
     kinds = possible(wanted, upgrades=given.old_source is not None)
     for kind in sorted(set(wanted) - set(kinds)):
         _say(f"skipped, because this machine does not allow it: {kind}")
+    enough = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: enough.set())
+    if given.go_on:
+        sys.exit(_go_on(given, kinds, enough))
     directory = given.keep / f"{time.strftime('%Y%m%d-%H%M%S')}-{given.seed}"
     plan = Plan(
         directory,
         kinds,
-        seconds=given.minutes * 60,
+        seconds=(given.minutes or 5.0) * 60,
         cycles=given.cycles,
         seed=given.seed,
         nodes=given.nodes,
@@ -58,12 +80,28 @@ def main() -> None:
         old_source=given.old_source,
     )
     _say(f"seed {given.seed}, history in {directory}")
-    enough = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: enough.set())
     verdict = run(plan, _say, enough)
     _say(table(verdict))
     sys.exit(bool(verdict.anomalies))
+
+
+def _go_on(given: argparse.Namespace, kinds: list[str], enough: threading.Event) -> int:
+    """Go on with the faults of this build; an interrupt ends the run in order."""
+    plan = Plan(
+        given.keep,
+        kinds,
+        seconds=(given.minutes or 10.0) * 60,
+        seed=given.seed,
+        nodes=given.nodes,
+        mixed=given.mixed,
+        pauses_s=(1.0, given.longest_pause),
+        cuts_s=(2.0, given.longest_pause),
+    )
+    try:
+        return go_on(plan, open_tally(), {name: getattr(given, name) for name in _WANTED}, _say, enough)
+    except TallyError as error:
+        _say(str(error))
+        return 2
 
 
 def table(verdict: Verdict) -> str:

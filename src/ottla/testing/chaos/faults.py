@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ottla.errors import ErrorCode
 from ottla.ids import BrokerId, TopicName
-from ottla.testing.chaos import machine
+from ottla.testing.chaos import features, machine
 from ottla.testing.chaos.broken_disk import OPERATIONS, SLOW_OPERATIONS, BrokenDisk
 from ottla.testing.chaos.disk import SmallDisk
 from ottla.testing.chaos.network import OUTSIDE, Network
@@ -234,6 +234,14 @@ def rolling(scene: Scene) -> str:
             for topic, partitions in scene.topics.items():
                 scene.cluster.wait_in_sync(topic, partitions, 90)
     return "all nodes"
+
+
+def change_features(scene: Scene) -> str:
+    """Lower the level of a feature, and raise it again after a while."""
+    feature, level = features.choose(scene.rng)
+    with features.lowered(scene.cluster, feature, level):
+        wait(scene.lasting(scene.cuts_s))
+    return f"{feature} at {level}"
 
 
 # -- the network
@@ -531,6 +539,7 @@ PROCESS_FAULTS: dict[str, Fault] = {
     "descriptors": no_descriptors,
     "memory": no_memory,
     "reassign": reassign,
+    "features": change_features,
 }
 NETWORK_FAULTS: dict[str, Fault] = {
     "cut-leader": cut_leader,
@@ -581,6 +590,7 @@ WEIGHTS: dict[str, int] = {
     "descriptors": 2,
     "memory": 2,
     "flap": 2,
+    "features": 1,
     "upgrade": 1,
 }
 """The relative frequency of each fault."""

@@ -9,7 +9,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -80,6 +80,10 @@ class Plan:
     """Between two sends of one sender."""
     old_source: Path | None = None
     """The source tree of an earlier version: all nodes begin with it, and `upgrade` changes between the two."""
+    weights: Mapping[str, float] = field(default_factory=lambda: WEIGHTS)
+    """The relative frequency of each fault."""
+    each_once: bool = True
+    """Whether each kind comes once before the weights decide."""
 
 
 @dataclass(slots=True)
@@ -269,8 +273,8 @@ def _faults(
     plan: Plan, scene: Scene, recorder: Recorder, report: Callable[[str], None], enough: threading.Event
 ) -> list[Anomaly]:
     deadline = time.monotonic() + plan.seconds
-    weights = [WEIGHTS[kind] for kind in plan.kinds]
-    order = list(plan.kinds)
+    weights = [plan.weights[kind] for kind in plan.kinds]
+    order = list(plan.kinds) if plan.each_once else []
     scene.rng.shuffle(order)
     done = 0
     while time.monotonic() < deadline and not enough.is_set() and done != plan.cycles:
