@@ -13,13 +13,20 @@ from dataclasses import dataclass
 
 from fuzz import hostile_peer
 from fuzz.harness import Broken, run_target
+from fuzz.login_targets import LOGIN_TARGETS
 from fuzz.part_targets import PART_TARGETS
 from fuzz.request_targets import REQUEST_TARGETS
 from fuzz.schema_targets import SCHEMA_TARGETS
 from fuzz.targets import TARGETS, Target
 from ottla.testing.tally import Tally
 
-ALL_TARGETS: list[Target] = [*TARGETS, *SCHEMA_TARGETS, *PART_TARGETS, *REQUEST_TARGETS]
+ALL_TARGETS: list[Target] = [
+    *TARGETS,
+    *SCHEMA_TARGETS,
+    *PART_TARGETS,
+    *REQUEST_TARGETS,
+    *LOGIN_TARGETS,
+]
 CASES_PER_SHARE = 1000
 FRAMES = 5_000
 QUORUMS = 30

@@ -111,10 +111,14 @@ class ScramClient:
         nonce, salt, count = words.get("r", ""), words.get("s", ""), words.get("i", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce or not salt or not count.isdecimal():
             raise LoginFailed("the broker does not keep to SCRAM")
-        if not MIN_ITERATIONS <= int(count) <= _MAX_ITERATIONS:
-            raise LoginFailed(f"the broker asks for {count} SCRAM iterations, which is not safe")
+        try:
+            salt_bytes, iterations = base64.b64decode(salt, validate=True), int(count)
+        except ValueError:
+            raise LoginFailed("the broker does not keep to SCRAM") from None
+        if not MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
+            raise LoginFailed(f"the broker asks for {iterations} SCRAM iterations, which is not safe")
         password = self._password.reveal().encode()
-        salted = hashlib.pbkdf2_hmac(self._hash, password, base64.b64decode(salt), int(count))
+        salted = hashlib.pbkdf2_hmac(self._hash, password, salt_bytes, iterations)
         client_key = hmac.digest(salted, b"Client Key", self._hash)
         stored = hashlib.new(self._hash, client_key).digest()
         unproven = f"c={base64.b64encode(_NO_BINDING.encode()).decode()},r={nonce}"

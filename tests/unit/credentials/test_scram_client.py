@@ -38,6 +38,8 @@ def test_names_with_signs_of_the_exchange_are_escaped() -> None:
         SERVER_FIRST.replace(b"i=4096", b"i=1"),
         SERVER_FIRST.replace(b"i=4096", b"i=99999999999"),
         b"e=other-error",
+        pytest.param(SERVER_FIRST.replace(b"gQ==", b"gQ="), id="a salt that is not base64"),
+        pytest.param(SERVER_FIRST.replace(b"i=4096", b"i=" + b"9" * 5000), id="thousands of digits"),
     ],
 )
 def test_a_server_that_does_not_keep_to_it_is_refused(server_first: bytes) -> None:
