@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from ottla.log.read_buffers import ReadBuffers
 from ottla.log.types import WouldBlock
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class _Descriptor:
         os.close(self.number)
 
 
+_BUFFERS: Final = ReadBuffers()
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _CLOSED = "file is closed"
@@ -186,7 +188,7 @@ class OsFile:
             # A platform without RWF_NOWAIT, or a file system that refuses it, reads inline: the page
             # cache has the bytes almost always.
             return memoryview(os.pread(fd.number, size, offset))
-        buf = bytearray(size)
+        buf = _BUFFERS.take(size)
         try:
             count = os.preadv(fd.number, [buf], offset, _NOWAIT)
         except BlockingIOError:
@@ -198,7 +200,7 @@ class OsFile:
             return memoryview(os.pread(fd.number, size, offset))
         if count < size and offset + count < os.fstat(fd.number).st_size:
             raise WouldBlock
-        return memoryview(buf)[:count]
+        return buf[:count]
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         fd = self._descriptor()
