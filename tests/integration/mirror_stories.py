@@ -16,7 +16,7 @@ from integration.mirror_world import (
     records,
     wait_for,
 )
-from ottla.admin.topics import NewTopic
+from ottla.admin.topics import NewTopic, delete_all_of
 from ottla.mirror.config import mirror_config
 from ottla.mirror.mirror import Mirror
 from ottla.pipeline.writer import Place
@@ -106,4 +106,9 @@ def elect_uncleanly(
     assert f"{name}-0 " in said and "an unclean election" in said
     assert held(target.bootstrap, Place(f"A.{name}", 0)) == before, "nothing was written to its copy"
     assert records(target.bootstrap, f"A.{name}")[1] == records(source.bootstrap, name)[1], "others go on"
+    cluster = connect(target.bootstrap)
+    delete_all_of(cluster, [f"A.{name}"])
+    cluster.close()
+    copy_once(given)
+    assert records(target.bootstrap, f"A.{name}") == records(source.bootstrap, name), "copied afresh"
     source.nodes[1].start()

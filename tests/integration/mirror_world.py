@@ -20,6 +20,7 @@ from ottla.admin.topics import NewTopic, create_topics
 from ottla.client.cluster_settings import writer_settings
 from ottla.errors import ApiException
 from ottla.mirror.config import MirrorConfig, mirror_config
+from ottla.mirror.ledger import Ledger, Note
 from ottla.mirror.mirror import Mirror
 from ottla.pipeline.fetching import (
     EARLIEST,
@@ -141,8 +142,10 @@ def content(record: Record) -> Content:
     return record.key, record.value, tuple(record.headers), record.timestamp
 
 
-def records(bootstrap: str, topic: str) -> dict[int, list[tuple[int, Content]]]:
-    """All committed records by partition, with their offsets."""
+def records(
+    bootstrap: str, topic: str, isolation: int = READ_COMMITTED
+) -> dict[int, list[tuple[int, Content]]]:
+    """All records by partition, with their offsets; committed ones by default."""
     cluster = connect(bootstrap)
     try:
         places = [Place(topic, one) for one in cluster.retrying(lambda: cluster.leaders(topic))]
@@ -150,7 +153,7 @@ def records(bootstrap: str, topic: str) -> dict[int, list[tuple[int, Content]]]:
         ends = list_offsets(cluster, dict.fromkeys(places, LATEST), isolation=READ_COMMITTED)
         wanted = [OffsetRange(*place, starts[place], ends[place]) for place in places]
         found: dict[int, list[tuple[int, Content]]] = {place.partition: [] for place in places}
-        for part in fetch_ranges(cluster, wanted, limits=FetchLimits(stall_s=30)):
+        for part in fetch_ranges(cluster, wanted, isolation=isolation, limits=FetchLimits(stall_s=30)):
             for at, header in part.batches:
                 found[part.partition] += [
                     (one.offset, content(one))
@@ -190,6 +193,14 @@ def committed(bootstrap: str, group: str) -> dict[Place, int]:
         return {Place(*place): one.offset for place, one in found.items()}
     finally:
         cluster.close()
+
+
+def mark_as_copied(given: Mapping[str, str], place: Place, last: int) -> None:
+    """A note as MirrorMaker 2 writes it: up to which offset the source's partition is copied."""
+    ledger = Ledger(mirror_config(given).flow("A", "B"))
+    ledger.open()
+    ledger.write({place: Note(last)})
+    ledger.close()
 
 
 def next_record(held: Iterable[tuple[int, Content]], offset: int) -> Content | None:

@@ -30,7 +30,9 @@ from ottla.admin.topics import delete_all_of
 from ottla.admin.transactions import describe_transaction
 from ottla.cli.main import main
 from ottla.mirror.config import mirror_config
+from ottla.mirror.flow import Flow
 from ottla.mirror.mirror import Mirror
+from ottla.mirror.runners import ThreadRunner
 from ottla.pipeline.writer import Place
 from ottla.wire.enums import AclOperation, AclPermissionType, ConfigResourceType, PatternType, ResourceType
 
@@ -132,7 +134,7 @@ def test_records_of_others_at_the_target_stop_a_partition_or_are_passed_over(wor
     assert len(records(target, "A.orders")[0]) == 105, "nothing is copied twice"
 
 
-def test_a_topic_that_was_made_again_stops_until_its_copy_is_deleted(world):
+def test_a_topic_that_was_made_again_stops_until_its_copy_is_deleted(world, tmp_path):
     source, target = world
     make_topic(source, "orders")
     produce(source, "orders", 50)
@@ -142,13 +144,86 @@ def test_a_topic_that_was_made_again_stops_until_its_copy_is_deleted(world):
     cluster.close()
     make_topic(source, "orders")
     produce(source, "orders", 20, start=500)
+    commit(source, "billing", {Place("orders", 0): 5})
+    commit(target, "billing", {Place("A.orders", 0): 40})
     (failure,) = stopped(keys(source, target))
     assert "the topic was deleted and created again at the source" in failure
+    assert committed(target, "billing") == {Place("A.orders", 0): 40}, "5 is a place in another topic"
+    file = str(write_file(tmp_path / "mm2.properties", keys(source, target)))
+    for words, code, said in (
+        (["status"], 0, "1 of 1 partitions stopped"),
+        (["verify", "--full"], 1, "1 differences"),
+        (["drill"], 1, "failed: move no clients now"),
+    ):
+        done = CliRunner().invoke(main, ["mirror", words[0], file, *words[1:]])
+        assert done.exit_code == code, done.output
+        assert said in done.output and "deleted and created again at the source" in done.output
     cluster = connect(target)
     delete_all_of(cluster, ["A.orders"])
     cluster.close()
     copy_once(keys(source, target))
     assert records(source, "orders") == records(target, "A.orders")
+
+
+def test_why_a_partition_stopped_is_known_when_the_mirror_has_ended(world, tmp_path):
+    source, target = world
+    make_topic(source, "orders")
+    produce(source, "orders", 50)
+    copy_once(keys(source, target))
+    produce(target, "A.orders", 5, start=9000)
+    produce(source, "orders", 50, start=1000)
+    assert len(stopped(keys(source, target))) == 1
+    file = str(write_file(tmp_path / "mm2.properties", keys(source, target)))
+    status = CliRunner().invoke(main, ["mirror", "status", file, "--json"])
+    (flow,) = json.loads(status.output)
+    (partition,) = flow["partitions"]
+    assert "others wrote there" in partition["stopped"]
+    copy_once(keys(source, target, on__foreign__records="resume"))
+    status = CliRunner().invoke(main, ["mirror", "status", file])
+    assert "stopped" not in status.output
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_copy_that_was_deleted_is_copied_afresh(world, tmp_path, clean):
+    source, target = world
+    make_topic(source, "orders", 2)
+    produce(source, "orders", 50)
+    config = mirror_config(keys(source, target))
+    runner = ThreadRunner()
+    flow = Flow(config.flow("A", "B"), runner)
+    flow.prepare()
+    flow.cycle(threading.Event(), flow.ends())
+    flow.close(clean=clean)
+    runner.close()
+    cluster = connect(target)
+    delete_all_of(cluster, ["A.orders"])
+    cluster.close()
+    file = str(write_file(tmp_path / "mm2.properties", keys(source, target)))
+    verified = CliRunner().invoke(main, ["mirror", "verify", file])
+    assert verified.exit_code == 1 and "missing or empty at the target" in verified.output
+    produce(source, "orders", 30, start=1000)
+    copy_once(config)
+    assert records(source, "orders") == records(target, "A.orders")
+    assert CliRunner().invoke(main, ["mirror", "verify", file, "--full"]).exit_code == 0
+
+
+def test_names_that_nobody_knows_are_refused(world, tmp_path):
+    source, target = world
+    make_topic(source, "orders")
+    produce(source, "orders", 5)
+    file = str(write_file(tmp_path / "mm2.properties", keys(source, target)))
+
+    def refused(*words: str) -> str:
+        done = CliRunner().invoke(main, ["mirror", words[0], file, *words[1:]])
+        assert done.exit_code == 1
+        return done.output
+
+    assert "has not run yet" in refused("offsets", "--group", "billing")
+    copy_once(keys(source, target))
+    for command in ("offsets", "drill"):
+        assert "group billing has no position in a mirrored topic" in refused(command, "--group", "billing")
+    for command in ("plan", "status", "verify", "drill", "run"):
+        assert "no enabled flow goes into A, which --clusters names" in refused(command, "--clusters", "A")
 
 
 def test_what_the_source_deleted_is_skipped(world):

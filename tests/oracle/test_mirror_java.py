@@ -22,6 +22,7 @@ from integration.mirror_world import (
     copy_once,
     keys,
     make_topic,
+    next_record,
     produce,
     records,
     transactions,
@@ -236,12 +237,29 @@ def test_mirrormaker_goes_on_from_our_notes_and_we_from_its(start_ottla_broker, 
     both = {"clusters": "A, B, C", "C.bootstrap.servers": beside, "A->C.enabled": "true"}
     with mirror_maker(tmp_path, given | both) as process:
         produce(source, "orders", 100, start=1000)
-        copied_by(process, target, "A.orders", 320)
-        copied_by(process, beside, "A.orders", 320)
-    assert assert_same_records(source, "orders", beside, "A.orders") == 320, "MirrorMaker's own copy"
+        transactions(source, "orders", 3, size=10)
+        copied_by(process, target, "A.orders", 340)
+        copied_by(process, beside, "A.orders", 340)
+    assert assert_same_records(source, "orders", beside, "A.orders") == 340, "MirrorMaker's own copy"
+    behind = {
+        f"behind-{part}": {
+            number: held[len(held) * part // 9][0] for number, held in records(source, "orders").items()
+        }
+        for part in range(9)
+    }
+    for group, offsets in behind.items():
+        commit(source, group, {Place("orders", number): offset for number, offset in offsets.items()})
     produce(source, "orders", 50, start=2000)
-    copy_once(given)
-    assert assert_same_records(source, "orders", target, "A.orders") == 370
+    copy_once(given | both)
+    assert assert_same_records(source, "orders", target, "A.orders") == 390
+    theirs = records(source, "orders")
+    for bootstrap in (target, beside):
+        ours = records(bootstrap, "A.orders")
+        for group, offsets in behind.items():
+            found = committed(bootstrap, group)
+            for number, offset in offsets.items():
+                position = found[Place("A.orders", number)]
+                assert next_record(ours[number], position) == next_record(theirs[number], offset), group
 
 
 def test_from_ottla_to_apache_kafka_and_back(start_ottla_broker, tmp_path):

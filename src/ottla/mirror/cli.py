@@ -18,6 +18,7 @@ from ottla.mirror.sentences import (
     file_argument,
     json_option,
     named,
+    require_groups,
     show,
 )
 from ottla.mirror.switch_cli import drill, failback, failover, verify
@@ -138,7 +139,7 @@ def plan(file: str, clusters: str | None, as_json: bool) -> None:
 
     with failures_as_lines():
         config = _config(file)
-        found = [plan_of(flow) for flow in config.flows_into(named(clusters)) if flow.enabled]
+        found = [plan_of(flow) for flow in config.copying_into(named(clusters))]
         show(found, as_json=as_json)
 
 
@@ -153,7 +154,7 @@ def status(file: str, clusters: str | None, as_json: bool) -> None:
     with failures_as_lines():
         config = _config(file)
         now_ms = time.time_ns() // 1_000_000
-        found = [status_of(flow, now_ms) for flow in config.flows_into(named(clusters)) if flow.enabled]
+        found = [status_of(flow, now_ms) for flow in config.copying_into(named(clusters))]
         show(found, as_json=as_json)
 
 
@@ -168,7 +169,8 @@ def offsets(file: str, clusters: str | None, group: str, as_json: bool) -> None:
 
     with failures_as_lines():
         config = _config(file)
-        found = [offsets_of(flow, group) for flow in config.flows_into(named(clusters)) if flow.enabled]
+        found = [offsets_of(flow, group) for flow in config.copying_into(named(clusters))]
+        require_groups([group], (one.group for each in found for one in each.positions))
         show(found, as_json=as_json)
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.admin.cluster import Cluster
 from ottla.mirror.config import FlowConfig
 from ottla.mirror.failures import MirrorError
-from ottla.mirror.groups import Copy
 from ottla.mirror.runs import RunMap
 from ottla.pipeline.fetching import (
     EARLIEST,
@@ -26,6 +25,9 @@ from ottla.pipeline.fetching import (
 from ottla.pipeline.writer import Place
 from ottla.records.batch import CREATE_TIME, iter_records
 from ottla.records.record import Record
+
+if TYPE_CHECKING:
+    from ottla.mirror.groups import Copy
 
 _STALL_S: Final = 60.0
 _ONE_BATCH: Final = 1 << 10
@@ -73,15 +75,21 @@ def same_record(one: Held, other: Held) -> bool:
     return not (one.keeps_time and other.keeps_time) or ours.timestamp == theirs.timestamp
 
 
-def records_of(cluster: Cluster, place: Place, start: int, end: int, *, few: bool = False) -> Iterator[Held]:
-    """The committed records of a range of offsets; `few` asks for little at a time."""
+def records_of(
+    cluster: Cluster,
+    place: Place,
+    start: int,
+    end: int,
+    *,
+    few: bool = False,
+    isolation: int = READ_COMMITTED,
+) -> Iterator[Held]:
+    """The records of a range of offsets, committed ones by default; `few` asks for little at a time."""
     if start >= end:
         return
     size = {"max_bytes": _ONE_BATCH, "partition_max_bytes": _ONE_BATCH} if few else {}
     limits = FetchLimits(stall_s=_STALL_S, **size)
-    for found in fetch_ranges(
-        cluster, [OffsetRange(*place, start, end)], isolation=READ_COMMITTED, limits=limits
-    ):
+    for found in fetch_ranges(cluster, [OffsetRange(*place, start, end)], isolation=isolation, limits=limits):
         for at, header in found.batches:
             for record in iter_records(found.data, at, header):
                 if start <= record.offset < end:

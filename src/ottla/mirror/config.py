@@ -212,6 +212,13 @@ class MirrorConfig:
                     raise MirrorError(f"--clusters {one}: the file names only {', '.join(self.clusters)}")
         return [flow for flow in self.flows if targets is None or flow.target in targets]
 
+    def copying_into(self, targets: Sequence[str] | None) -> list[FlowConfig]:
+        """The same, of flows that copy topics: at least one."""
+        found = [flow for flow in self.flows_into(targets) if flow.enabled]
+        if not found:
+            raise MirrorError(f"no enabled flow goes into {', '.join(targets or ())}, which --clusters names")
+        return found
+
     def enabled_flow(self, source: str, target: str) -> FlowConfig | None:
         """An enabled flow by its clusters, if the file has it."""
         wanted = (one for one in self.flows if (one.source, one.target) == (source, target) and one.enabled)

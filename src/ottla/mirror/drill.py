@@ -15,6 +15,7 @@ from ottla.admin.cluster import Cluster
 from ottla.admin.groups import committed_offsets, list_consumer_groups
 from ottla.mirror.comparing import next_record, records_of, require_notes, same_record
 from ottla.mirror.config import FlowConfig
+from ottla.mirror.earlier import EarlierRuns
 from ottla.mirror.groups import Copy, GroupPosition, group_positions
 from ottla.mirror.looking import copies_of, status_of
 from ottla.mirror.topics import mirrored_topics
@@ -57,11 +58,13 @@ class Drill:
     rpo_s: float
     rto_s: Mapping[str, float]
     """By group."""
+    stopped: tuple[str, ...] = ()
+    """Why partitions cannot go on: what they got since would be lost."""
 
     @property
     def passed(self) -> bool:
-        """Whether no group would repeat or miss a record."""
-        return all(one.passed for one in self.positions)
+        """Whether no group would repeat or miss a record, and every partition is copied."""
+        return not self.stopped and all(one.passed for one in self.positions)
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -69,6 +72,7 @@ class Drill:
             "flow": self.flow,
             "passed": self.passed,
             "rpo": {"records": self.rpo_records, "seconds": self.rpo_s},
+            "stopped": list(self.stopped),
             "rto": dict(self.rto_s),
             "positions": [asdict(one) for one in self.positions],
         }
@@ -78,6 +82,8 @@ class Drill:
         groups = list(dict.fromkeys(one.group for one in self.positions))
         yield f"{self.flow}: {len(groups)} groups, {len(self.positions)} positions"
         yield f"  RPO: {self.rpo_records:,} records are not copied yet, the oldest is {self.rpo_s:.1f} s old"
+        for sentence in self.stopped:
+            yield f"  stopped: {sentence}"
         for group in groups:
             own = [one for one in self.positions if one.group == group]
             repeated, missed = sum(one.repeated for one in own), sum(one.missed for one in own)
@@ -97,10 +103,14 @@ def drill_flow(flow: FlowConfig, client: Mapping[str, str], groups: Iterable[str
     source, target = Cluster(flow.source_settings), Cluster(flow.target_settings)
     try:
         require_notes(flow, target)
-        copies = copies_of(flow, source)
+        copies = copies_of(flow, source, target)
+        going = {place: copy for place, copy in copies.items() if copy.stopped is None}
         wanted = None if groups is None else set(groups)
+        earlier = EarlierRuns(source, target)
         found = [
-            one for one in group_positions(flow, source, copies) if wanted is None or one.group in wanted
+            one
+            for one in group_positions(flow, source, going, earlier=earlier)
+            if wanted is None or one.group in wanted
         ]
         with_target = _with_target(target, found)
         positions = [_position((source, target), one, copies[one.place]) for one in with_target]
@@ -116,21 +126,31 @@ def drill_flow(flow: FlowConfig, client: Mapping[str, str], groups: Iterable[str
         source.close()
         target.close()
     status = status_of(flow, time.time_ns() // 1_000_000)
-    return Drill(flow.name, tuple(positions), status.lag, status.lag_s, rto_s)
+    return Drill(flow.name, tuple(positions), status.lag, status.lag_s, rto_s, tuple(status.stopped))
 
 
 def _not_copied(flow: FlowConfig, source: Cluster, copies: Mapping[Place, Copy]) -> list[PositionDrill]:
-    """Positions in partitions that the mirror has not begun with: their groups cannot move at all."""
+    """Positions in partitions that the mirror has not begun with or that stopped: their groups cannot move."""
     topics, wanted = mirrored_topics(flow, source), flow.group_filter()
     return [
         PositionDrill(
-            listed.group_id, topic, partition, committed.offset, None, None, problem="it is not copied yet"
+            listed.group_id,
+            topic,
+            partition,
+            committed.offset,
+            None,
+            None,
+            problem="it has stopped" if Place(topic, partition) in copies else "it is not copied yet",
         )
         for listed in list_consumer_groups(source)
         if listed.group_id in wanted
         for (topic, partition), committed in committed_offsets(source, listed.group_id).items()
-        if topic in topics and Place(topic, partition) not in copies
+        if topic in topics and _is_away(copies.get(Place(topic, partition)))
     ]
+
+
+def _is_away(copy: Copy | None) -> bool:
+    return copy is None or copy.stopped is not None
 
 
 def _with_target(target: Cluster, positions: Iterable[GroupPosition]) -> list[GroupPosition]:

@@ -14,9 +14,7 @@ _VERSION: Final = 4
 _CONSUMER: Final = BrokerId(-1)
 
 
-_WAYS: Final = (
-    "Delete the topic at the target to copy it afresh, or run with offsets set by hand in the offsets topic"
-)
+_WAYS: Final = "Delete the topic at the target and restart the mirror: it is copied afresh"
 
 
 def went_back(place: Place, end: int, copied: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.pipeline.writer import Place
 
 _FINAL: Final = frozenset(
     {
@@ -47,3 +48,27 @@ class LaneFenced(ApiException):
 
 class PartitionStopped(Exception):
     """One partition cannot go on; the others of its flow do."""
+
+
+def made_again(place: Place) -> str:
+    """The sentence about a topic of the source that is not the one that was copied."""
+    return (
+        f"{place.topic}-{place.partition}: the topic was deleted and created again at the source. Delete its copy at "
+        "the target and restart the mirror, or rename one of them"
+    )
+
+
+def ends_early(remote: Place, end: int, written: int) -> str:
+    """The sentence about a copy that ends before what was written to it."""
+    return (
+        f"{remote.topic}-{remote.partition} ends at offset {end} at the target, but {written} offsets were written: "
+        "the topic lost records there. Delete it at the target and restart the mirror: it is copied afresh"
+    )
+
+
+def is_empty(remote: Place) -> str:
+    """The sentence about a copy that was deleted."""
+    return (
+        f"{remote.topic}-{remote.partition} is missing or empty at the target, but it was copied: the topic was "
+        "deleted there. Restart the mirror: it is copied afresh"
+    )

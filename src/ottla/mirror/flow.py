@@ -18,7 +18,7 @@ from ottla.errors import ApiException
 from ottla.mirror import topics as topic_sync
 from ottla.mirror.config import FlowConfig
 from ottla.mirror.epochs import NO_EPOCH, went_back
-from ottla.mirror.failures import LaneFenced, PartitionStopped, passes
+from ottla.mirror.failures import LaneFenced, PartitionStopped, made_again, passes
 from ottla.mirror.filling import fill
 from ottla.mirror.groups import Copy
 from ottla.mirror.lanes import Copied, LaneOutcome, Position, Share
@@ -28,7 +28,7 @@ from ottla.mirror.runners import Runner
 from ottla.mirror.runs import Run, RunMap
 from ottla.mirror.syncs import OffsetSyncs
 from ottla.mirror.tails import TailQuestion, read_tail
-from ottla.mirror.topics import CopyLimits, MirroredTopic
+from ottla.mirror.topics import CopyLimits, MirroredTopic, is_another
 from ottla.pipeline.fetching import (
     EARLIEST,
     LATEST,
@@ -77,6 +77,7 @@ class PartitionState:
             still_open,
             self.topic_id,
             position.epoch,
+            self.stopped or "",
         )
 
 
@@ -123,6 +124,12 @@ class Flow:
 
     def prepare(self) -> None:
         """Makes what is missing at the target, takes all lanes over, and finds out where each partition goes on."""
+        for alias, cluster in ((self.config.source, self.source), (self.config.target, self.target)):
+            try:
+                cluster.metadata(())
+            except ApiException as error:
+                # Said at once: the requests that follow are repeated for a minute before they fail.
+                raise ApiException(error.code, f"{alias}: {error.message}") from error
         with self.lock:
             self.ledger.open()
         self._syncs.open()
@@ -141,8 +148,8 @@ class Flow:
             _logger.warning("%s: %s-%d is gone at the source", self.config.name, *place)
             del self.partitions[place]
         for place, state in self.partitions.items():
-            if state.stopped is None and state.topic_id != wanted[place].topic_id:
-                state.stopped = _made_again(place)
+            if state.stopped is None and is_another(state.topic_id, wanted[place].topic_id):
+                state.stopped = made_again(place)
         new = {place: topic for place, topic in wanted.items() if place not in self.partitions}
         if new:
             self._adopt(new)
@@ -150,6 +157,7 @@ class Flow:
 
     def _adopt(self, new: Mapping[Place, MirroredTopic]) -> None:
         """Takes partitions up: fences the lanes that may still write to them, deals them, reads their tails."""
+        self._forget_empty_copies(new)
         fenced: dict[int, list[Place]] = {}
         for place, topic in new.items():
             note = self.ledger.notes.get(place)
@@ -170,6 +178,23 @@ class Flow:
             self._fill(states)
         self._read_tails(states)
         self._write_notes(states, still_open=True)
+
+    def _forget_empty_copies(self, new: Mapping[Place, MirroredTopic]) -> None:
+        """A copy that was deleted begins afresh: its notes are of the one before. Markers of fences come later."""
+        remotes = {
+            place: Place(new[place].remote, place.partition) for place in new if place in self.ledger.notes
+        }
+        ends = list_offsets(self.target, dict.fromkeys(remotes.values(), LATEST), isolation=READ_UNCOMMITTED)
+        for place, remote in remotes.items():
+            note = self.ledger.notes[place]
+            replaced = is_another(note.topic_id, new[place].topic_id)
+            written = note.target is not None and note.target >= 0
+            if not ends[remote] and (replaced or written):
+                _logger.warning(
+                    "%s: %s-%d is empty at the target and is copied afresh", self.config.name, *remote
+                )
+                self._forget_runs(place)
+                del self.ledger.notes[place]
 
     def _keeps_offsets(self, place: Place) -> bool:
         """Whether a copy has the source's offsets: a marker would take one, and old writers repeat none."""
@@ -194,11 +219,7 @@ class Flow:
             note, remote = self.ledger.notes.get(place), places[place]
             upstream = last[place] if self.config.from_end else first[place]
             downstream = ends[remote]
-            made_again = note is not None and note.topic_id not in ("", topic.topic_id)
-            if made_again and not downstream:
-                # Its copy was deleted, too: both begin afresh.
-                self._forget_runs(place)
-                note, made_again = None, False
+            replaced = note is not None and is_another(note.topic_id, topic.topic_id)
             if note is not None:
                 upstream = note.offset + 1
                 if note.target is not None:
@@ -210,6 +231,10 @@ class Flow:
                 downstream = ends[remote]
                 begin = upstream = downstream if lost else max(upstream, downstream)
             if note is None or note.target is None:
+                newest = self.ledger.map_of(place).last
+                if newest is not None and (newest.upstream_end, newest.downstream_end) != (upstream, begin):
+                    # MirrorMaker 2 copied what lies between: nobody noted where.
+                    self._forget_runs(place)
                 with self.lock:
                     self.ledger.map_of(place).add(upstream, begin, 0)
             epoch = NO_EPOCH if note is None else note.epoch
@@ -217,9 +242,9 @@ class Flow:
                 place, remote, 0, Position(upstream, downstream, epoch=epoch), topic.topic_id
             )
             state.source_end = last[place]
-            if note is not None and made_again:
+            if note is not None and replaced:
                 # Its note keeps the id of the topic that was copied.
-                state.topic_id, state.stopped = note.topic_id, _made_again(place)
+                state.topic_id, state.stopped = note.topic_id, made_again(place)
             elif source_ends[place] < upstream:
                 state.stopped = went_back(place, source_ends[place], upstream)
             states.append(state)
@@ -471,6 +496,7 @@ class Flow:
                     state.position.upstream,
                     state.position.downstream,
                     RunMap(self.ledger.map_of(place)),
+                    state.stopped,
                 )
                 for place, state in list(self.partitions.items())
             }
@@ -496,10 +522,3 @@ class Flow:
             self._syncs.close()
             self.source.close()
             self.target.close()
-
-
-def _made_again(place: Place) -> str:
-    return (
-        f"{place.topic}-{place.partition}: the topic was deleted and created again at the source. Delete its copy at "
-        "the target and restart the mirror, or rename one of them"
-    )

@@ -6,8 +6,8 @@ A group that has members at the target is left alone there, and so is a position
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.admin.cluster import Cluster
@@ -23,9 +23,10 @@ from ottla.admin.groups import (
 from ottla.admin.partitions import Partition
 from ottla.connect.formats import Entry
 from ottla.errors import ApiException
+from ottla.mirror.earlier import FURTHEST, EarlierRuns
 from ottla.mirror.formats import BadRecord, Checkpoint
 from ottla.mirror.internal_topics import InternalTopic
-from ottla.mirror.runs import RunMap
+from ottla.mirror.runs import Run, RunMap
 from ottla.pipeline.fetching import EARLIEST, READ_UNCOMMITTED, list_offsets
 from ottla.pipeline.writer import Place
 
@@ -43,6 +44,8 @@ class Copy:
     upstream: int
     downstream: int
     runs: RunMap
+    stopped: str | None = None
+    """Why the partition cannot go on: groups keep the places that they have in its copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,8 @@ class GroupPosition:
 def translate(copy: Copy, offset: int, log_start: int) -> int | None:
     """The target's offset of the first record at or after an offset of the source.
 
-    None for offsets before the first known run whose records the source still has: another mirror copied them.
+    None for offsets before the first known run whose records the source still has: another mirror copied them, and
+    only `EarlierRuns` may know where.
     """
     if offset >= copy.upstream:
         return copy.downstream
@@ -77,34 +81,63 @@ def translate(copy: Copy, offset: int, log_start: int) -> int | None:
 
 
 def group_positions(
-    config: FlowConfig, source: Cluster, copies: Mapping[Place, Copy], only: str | None = None
+    config: FlowConfig,
+    source: Cluster,
+    copies: Mapping[Place, Copy],
+    only: str | None = None,
+    *,
+    earlier: EarlierRuns | None = None,
 ) -> list[GroupPosition]:
-    """The positions of all mirrored groups, or of one, at both sides."""
+    """The positions of all mirrored groups, or of one, at both sides. `earlier` knows what others have copied."""
     wanted = config.group_filter()
     names = [only] if only is not None else [one.group_id for one in list_consumer_groups(source)]
     starts = list_offsets(source, dict.fromkeys(copies, EARLIEST), isolation=READ_UNCOMMITTED)
-    found: list[GroupPosition] = []
+    read: list[tuple[str, Place, Committed]] = []
     for name in names:
         if only is None and name not in wanted:
             continue
         for (topic, partition), committed in committed_offsets(source, name).items():
-            place = Place(topic, partition)
-            copy = copies.get(place)
-            if copy is None:
-                continue
-            found.append(
-                GroupPosition(
-                    name,
-                    place,
-                    copy.remote,
-                    committed.offset,
-                    translate(copy, committed.offset, starts[place]),
-                    max(0, committed.offset - copy.upstream),
-                    committed.metadata,
-                    any(run.span for run in copy.runs),
-                )
-            )
+            if (place := Place(topic, partition)) in copies:
+                read.append((name, place, committed))
+    known = dict(copies)
+    if earlier is not None:
+        for place, offsets in _too_early(read, copies, starts).items():
+            known[place] = _with_earlier(earlier, place, copies[place], offsets)
+    return [
+        GroupPosition(
+            name,
+            place,
+            known[place].remote,
+            committed.offset,
+            translate(known[place], committed.offset, starts[place]),
+            max(0, committed.offset - known[place].upstream),
+            committed.metadata,
+            any(run.span for run in known[place].runs),
+        )
+        for name, place, committed in read
+    ]
+
+
+def _too_early(
+    read: Iterable[tuple[str, Place, Committed]], copies: Mapping[Place, Copy], starts: Mapping[Place, int]
+) -> dict[Place, set[int]]:
+    """Where positions cannot be translated, as far as they are worth looking for."""
+    found: dict[Place, set[int]] = {}
+    for _, place, committed in read:
+        first = next(iter(copies[place].runs), None)
+        offset = max(committed.offset, starts[place])
+        if first is not None and first.upstream - FURTHEST <= offset < first.upstream:
+            found.setdefault(place, set()).add(offset)
     return found
+
+
+def _with_earlier(earlier: EarlierRuns, place: Place, copy: Copy, offsets: Iterable[int]) -> Copy:
+    """A copy with the runs back to the lowest of some offsets; the nearest ones are looked for first."""
+    first = next(iter(copy.runs))
+    runs: Sequence[Run] = ()
+    for offset in sorted(offsets, reverse=True):
+        runs = earlier.before(place, copy.remote, first, offset)
+    return replace(copy, runs=RunMap([*runs, *copy.runs])) if runs else copy
 
 
 class Copies(Protocol):
@@ -129,6 +162,7 @@ class GroupSync:
         replicas = flow.config.number("checkpoints.topic.replication.factor")
         self._topic = InternalTopic(flow.config.target_settings, topic, replicas, self._apply)
         self._opened = False
+        self._earlier = EarlierRuns(self._source, self._target)
         self._warned: set[tuple[str, Place]] = set()
 
     def _apply(self, key: bytes, value: bytes | None) -> None:
@@ -144,7 +178,8 @@ class GroupSync:
         if not self._opened:
             self._topic.open(read=True)
             self._opened = True
-        positions = group_positions(self._config, self._source, self._flow.copies())
+        going = {place: copy for place, copy in self._flow.copies().items() if copy.stopped is None}
+        positions = group_positions(self._config, self._source, going, earlier=self._earlier)
         self._tell(positions)
         before = dict(self._checkpoints)
         changed = self._write_checkpoints(positions)
@@ -204,7 +239,8 @@ class GroupSync:
             if one.downstream is None and (one.group, one.place) not in self._warned:
                 self._warned.add((one.group, one.place))
                 _logger.warning(
-                    "%s: group %s stands at offset %d of %s-%d, which was copied before this mirror's notes begin",
+                    "%s: group %s stands at offset %d of %s-%d, which was copied before this mirror's notes begin, and "
+                    "counting back from there finds no equal records: its position at the target stays as it is",
                     self._config.name,
                     one.group,
                     one.upstream,

@@ -38,7 +38,8 @@ class Note:
     """How far a partition is copied.
 
     `offset` and `target` are the last offsets that are done at both sides; `target` is None if MirrorMaker 2 wrote the
-    note. `lane` has the partition. While `open`, that lane may have written more than the note says.
+    note. `lane` has the partition. While `open`, that lane may have written more than the note says. `stopped` says why
+    the partition waits for a person.
     """
 
     offset: int
@@ -47,6 +48,7 @@ class Note:
     open: bool = False
     topic_id: str = ""
     epoch: Epoch = NO_EPOCH
+    stopped: str = ""
 
     def value(self) -> bytes:
         """The value of its record. MirrorMaker 2 reads `offset` only."""
@@ -55,6 +57,8 @@ class Note:
             fields |= {"target": self.target, "lane": self.lane, "open": self.open, "topicId": self.topic_id}
             if self.epoch != NO_EPOCH:
                 fields |= {"epoch": self.epoch.number, "epochEnd": self.epoch.end}
+            if self.stopped:
+                fields |= {"stopped": self.stopped}
         return to_json(Ordered(fields)).encode()
 
     @classmethod
@@ -75,6 +79,7 @@ class Note:
             found.get("open") is True,
             str(found.get("topicId") or ""),
             Epoch(epoch, end) if isinstance(epoch, int) and isinstance(end, int) else NO_EPOCH,
+            str(found.get("stopped") or ""),
         )
 
 

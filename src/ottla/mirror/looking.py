@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
 from ottla.admin.cluster import Cluster
 from ottla.errors import ApiException, ErrorCode
+from ottla.mirror.comparing import require_notes
 from ottla.mirror.config import FlowConfig
+from ottla.mirror.earlier import EarlierRuns
+from ottla.mirror.epochs import went_back
+from ottla.mirror.failures import ends_early, is_empty, made_again
 from ottla.mirror.groups import Copy, GroupPosition, group_positions
-from ottla.mirror.ledger import Ledger
-from ottla.mirror.topics import MirroredTopic, mirrored_topics
+from ottla.mirror.ledger import Ledger, Note
+from ottla.mirror.topics import MirroredTopic, is_another, mirrored_topics
 from ottla.pipeline.fetching import (
     LATEST,
     READ_COMMITTED,
+    READ_UNCOMMITTED,
     FetchLimits,
     OffsetRange,
     fetch_ranges,
@@ -99,6 +104,8 @@ class PartitionStatus:
     lag_s: float
     """Age of the first record that is not copied."""
     noted: bool
+    stopped: str | None = None
+    """Why it cannot go on by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,11 @@ class FlowStatus:
         """The age of the oldest record that is not copied yet."""
         return max((one.lag_s for one in self.partitions), default=0.0)
 
+    @property
+    def stopped(self) -> list[str]:
+        """Why partitions cannot go on, one sentence for each."""
+        return [one.stopped for one in self.partitions if one.stopped]
+
     def as_dict(self) -> Json:
         """For JSON."""
         return {
@@ -129,7 +141,8 @@ class FlowStatus:
 
     def lines(self) -> Iterator[str]:
         """For people."""
-        yield f"{self.flow}: lag {self.lag:,} records, {self.lag_s:.1f} s"
+        waits = f", {len(self.stopped)} of {len(self.partitions)} partitions stopped" if self.stopped else ""
+        yield f"{self.flow}: lag {self.lag:,} records, {self.lag_s:.1f} s{waits}"
         rows = [("TOPIC", "PARTITION", "COPIED", "END", "LAG", "SECONDS")]
         rows += [
             (
@@ -143,24 +156,36 @@ class FlowStatus:
             for one in self.partitions
         ]
         yield from _table(rows)
+        for sentence in self.stopped:
+            yield f"  stopped: {sentence}"
 
 
-def copies_of(flow: FlowConfig, source: Cluster) -> dict[Place, Copy]:
+def copies_of(flow: FlowConfig, source: Cluster, target: Cluster) -> dict[Place, Copy]:
     """What the notes and runs at the target say of the source's partitions; none before the mirror's first run."""
     ledger = Ledger(flow)
     try:
         ledger.look()
-        found: dict[Place, Copy] = {}
-        policy = flow.policy
-        for place, note in ledger.notes.items():
-            remote = Place(policy.remote_topic(flow.source, place.topic), place.partition)
-            if note.target is not None:
-                found[place] = Copy(remote, note.offset + 1, note.target + 1, ledger.map_of(place))
-        topics = mirrored_topics(flow, source)
+        topics, policy = mirrored_topics(flow, source), flow.policy
+        notes = {
+            place: note
+            for place, note in ledger.notes.items()
+            if note.target is not None
+            and place.topic in topics
+            and place.partition < topics[place.topic].partitions
+        }
+        remotes = {
+            place: Place(policy.remote_topic(flow.source, place.topic), place.partition) for place in notes
+        }
+        stopped = _stopped(flow, notes, remotes, topics, (source, target))
         return {
-            place: copy
-            for place, copy in found.items()
-            if place.topic in topics and place.partition < topics[place.topic].partitions
+            place: Copy(
+                remotes[place],
+                note.offset + 1,
+                (note.target or 0) + 1,
+                ledger.map_of(place),
+                stopped.get(place),
+            )
+            for place, note in notes.items()
         }
     except ApiException as error:
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -170,20 +195,54 @@ def copies_of(flow: FlowConfig, source: Cluster) -> dict[Place, Copy]:
         ledger.close()
 
 
+def _stopped(
+    flow: FlowConfig,
+    notes: Mapping[Place, Note],
+    remotes: Mapping[Place, Place],
+    topics: Mapping[str, MirroredTopic],
+    sides: tuple[Cluster, Cluster],
+) -> dict[Place, str]:
+    """Why partitions cannot go on: what the mirror noted, and what it would find when it starts now."""
+    source, target = sides
+    there = {topic.name or "": len(topic.partitions) for topic in target.metadata(None).topics}
+    copied = [place for place in notes if remotes[place].partition < there.get(remotes[place].topic, 0)]
+    source_ends = list_offsets(source, dict.fromkeys(notes, LATEST), isolation=READ_UNCOMMITTED)
+    ends = list_offsets(
+        target, dict.fromkeys([remotes[place] for place in copied], LATEST), isolation=READ_UNCOMMITTED
+    )
+    found: dict[Place, str] = {}
+    for place, note in notes.items():
+        remote, upstream, downstream = remotes[place], note.offset + 1, (note.target or 0) + 1
+        if is_another(note.topic_id, topics[place.topic].topic_id):
+            found[place] = made_again(place)
+        elif source_ends[place] < upstream:
+            found[place] = went_back(place, source_ends[place], upstream)
+        elif downstream and not ends.get(remote, 0):
+            found[place] = is_empty(remote)
+        elif ends.get(remote, 0) < downstream and not flow.identical:
+            found[place] = ends_early(remote, ends[remote], downstream)
+        elif note.stopped:
+            found[place] = note.stopped
+    return found
+
+
 def status_of(flow: FlowConfig, now_ms: int) -> FlowStatus:
     """How far a flow is."""
-    with _clusters(flow) as (source, _):
+    with _clusters(flow) as (source, target):
         topics = mirrored_topics(flow, source)
         places = [Place(one.name, number) for one in topics.values() for number in range(one.partitions)]
         ends = list_offsets(source, dict.fromkeys(places, LATEST), isolation=READ_COMMITTED)
-        copies = copies_of(flow, source)
+        copies = copies_of(flow, source, target)
         found = []
         for place in places:
             copy = copies.get(place)
             copied_to = copy.upstream if copy is not None else 0
             lag = max(0, ends[place] - copied_to)
             lag_s = _age_s(source, place, copied_to, ends[place], now_ms) if lag else 0.0
-            found.append(PartitionStatus(*place, copied_to, ends[place], lag, lag_s, noted=copy is not None))
+            stopped = None if copy is None else copy.stopped
+            found.append(
+                PartitionStatus(*place, copied_to, ends[place], lag, lag_s, copy is not None, stopped)
+            )
     return FlowStatus(flow.name, tuple(found))
 
 
@@ -253,7 +312,10 @@ def offsets_of(flow: FlowConfig, group: str) -> GroupOffsets:
     from ottla.admin.groups import committed_offsets
 
     with _clusters(flow) as (source, target):
-        found = group_positions(flow, source, copies_of(flow, source), group)
+        require_notes(flow, target)
+        found = group_positions(
+            flow, source, copies_of(flow, source, target), group, earlier=EarlierRuns(source, target)
+        )
         there = committed_offsets(target, group)
         positions = []
         for one in found:

@@ -274,9 +274,8 @@ class Mirror:
     ) -> None:
         self.ended = threading.Event()
         made = make_runner or (lambda _: ThreadRunner())
+        config.copying_into(targets)
         self.drivers = [FlowDriver(flow, made, self.ended, once) for flow in config.flows_into(targets)]
-        if not any(one.config.enabled for one in self.drivers):
-            raise MirrorError("no enabled flow goes into the clusters that --clusters names")
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:

@@ -36,12 +36,13 @@ def positions_home(flow: FlowConfig, say: Say) -> int:
     """
     home, away = Cluster(flow.source_settings), Cluster(flow.target_settings)
     try:
-        if not copies_of(flow, home):
+        if not copies_of(flow, home, away):
             return 0
         _settle(flow)
         copies = {
             copy.remote: Copy(place, copy.downstream, copy.upstream, RunMap(reversed_runs(copy.runs)))
-            for place, copy in copies_of(flow, home).items()
+            for place, copy in copies_of(flow, home, away).items()
+            if copy.stopped is None
         }
         turned = replace(flow, source=flow.target, target=flow.source)
         by_group: dict[str, list[GroupPosition]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -25,6 +25,17 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 def named(clusters: str | None) -> list[str] | None:
     """The clusters that an option names; None for all."""
     return None if clusters is None else clusters.replace(",", " ").split()
+
+
+def require_groups(wanted: Iterable[str], found: Iterable[str]) -> None:
+    """Refuse names of groups of which nothing was found: they may be mistyped."""
+    known = set(found)
+    for group in wanted:
+        if group not in known:
+            raise MirrorError(
+                f"group {group} has no position in a mirrored topic: `ottla mirror plan` lists the groups that are "
+                "mirrored"
+            )
 
 
 class Shown(Protocol):

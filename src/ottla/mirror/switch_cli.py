@@ -14,6 +14,7 @@ from ottla.mirror.sentences import (
     file_argument,
     json_option,
     named,
+    require_groups,
     show,
 )
 
@@ -26,7 +27,7 @@ _Command = Callable[..., None]
 def _flows(file: str, clusters: str | None) -> list[FlowConfig]:
     from ottla.mirror.config import read_config
 
-    return [flow for flow in read_config(Path(file)).flows_into(named(clusters)) if flow.enabled]
+    return read_config(Path(file)).copying_into(named(clusters))
 
 
 @click.command()
@@ -61,7 +62,7 @@ def verify(file: str, clusters: str | None, full: bool, sample: int | None, as_j
 def drill(file: str, clusters: str | None, groups: tuple[str, ...], as_json: bool) -> None:
     """Rehearse a failover: what each group would repeat or miss now, RPO and RTO.
 
-    Changes nothing. The exit code is 1 if a group would repeat or miss a record.
+    Changes nothing. The exit code is 1 if a group would repeat or miss a record, or if a partition has stopped.
     """
     from ottla.mirror.config import client_properties
     from ottla.mirror.drill import drill_flow
@@ -71,6 +72,7 @@ def drill(file: str, clusters: str | None, groups: tuple[str, ...], as_json: boo
             drill_flow(flow, client_properties(Path(file), flow.target), groups or None)
             for flow in _flows(file, clusters)
         ]
+        require_groups(groups, (one.group for each in found for one in each.positions))
         show(found, as_json=as_json)
     if not all(one.passed for one in found):
         raise SystemExit(1)

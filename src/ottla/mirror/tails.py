@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ottla.admin.cluster import Cluster
 from ottla.mirror.compacted_tails import match_compacted
 from ottla.mirror.copying import Piece, pieces
-from ottla.mirror.failures import PartitionStopped
+from ottla.mirror.failures import PartitionStopped, ends_early
 from ottla.mirror.runs import Run, RunMap
 from ottla.pipeline.fetching import (
     EARLIEST,
@@ -68,11 +68,7 @@ def read_tail(source: Cluster, target: Cluster, question: TailQuestion) -> Tail:
     end = list_offsets(target, {where: LATEST}, isolation=READ_UNCOMMITTED)[where]
     tail = Tail(question.upstream, question.downstream)
     if end < question.downstream:
-        raise PartitionStopped(
-            f"{where.topic}-{where.partition} ends at offset {end} at the target, but {question.downstream} offsets "
-            "were written: the topic was created again there, or lost records. Delete it and its notes to copy it "
-            "afresh"
-        )
+        raise PartitionStopped(ends_early(where, end, question.downstream))
     if end > question.downstream:
         first = list_offsets(source, {question.place: EARLIEST}, isolation=READ_UNCOMMITTED)[question.place]
         begin = max(first, question.upstream)

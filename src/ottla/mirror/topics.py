@@ -52,8 +52,15 @@ def mirrored_topics(flow: FlowConfig, source: Cluster) -> dict[str, MirroredTopi
         if not chosen or policy.is_internal(name) or is_cycle(policy, name, flow.target):
             continue
         remote = policy.remote_topic(flow.source, name)
-        found[name] = MirroredTopic(name, remote, len(topic.partitions), bytes(topic.topic_id).hex())
+        # Before Apache Kafka 2.8 topics have no id.
+        topic_id = bytes(topic.topic_id).hex() if any(topic.topic_id) else ""
+        found[name] = MirroredTopic(name, remote, len(topic.partitions), topic_id)
     return dict(sorted(found.items()))
+
+
+def is_another(known: str, now: str) -> bool:
+    """Whether two ids are those of different topics; a source that is upgraded gives ids to those it has."""
+    return "" not in (known, now) and known != now
 
 
 def make_remote_topics(

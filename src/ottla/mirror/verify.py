@@ -19,6 +19,7 @@ from ottla.mirror.comparing import (
     same_record,
 )
 from ottla.mirror.config import FlowConfig
+from ottla.mirror.earlier import EarlierRuns
 from ottla.mirror.groups import Copy, group_positions
 from ottla.mirror.looking import copies_of
 from ottla.mirror.topics import MirroredTopic, mirrored_topics, source_configs
@@ -70,9 +71,10 @@ def verify_flow(flow: FlowConfig, *, full: bool = False, sample: int = 0) -> Ver
     try:
         require_notes(flow, target)
         topics = mirrored_topics(flow, source)
-        copies = copies_of(flow, source)
+        copies = copies_of(flow, source, target)
         _topics(found, target, topics)
         _copied(found, source, topics, copies)
+        copies = {place: copy for place, copy in copies.items() if copy.stopped is None}
         settings = source_configs(flow, source, topics)
         _configs(found, flow, target, topics, settings)
         _acls(found, flow, (source, target), set(topics))
@@ -111,6 +113,9 @@ def _copied(
         copy = copies.get(place)
         if copy is None:
             found.differences.append(f"{place.topic}-{place.partition} is not copied")
+            continue
+        if copy.stopped is not None:
+            found.differences.append(copy.stopped)
             continue
         first = next(iter(copy.runs), None)
         found.copied += copy.upstream - (copy.upstream if first is None else first.upstream)
@@ -164,7 +169,7 @@ def _acls(found: Verification, flow: FlowConfig, sides: tuple[Cluster, Cluster],
 def _groups(
     found: Verification, flow: FlowConfig, sides: tuple[Cluster, Cluster], copies: Mapping[Place, Copy]
 ) -> None:
-    positions = group_positions(flow, sides[0], copies)
+    positions = group_positions(flow, sides[0], copies, earlier=EarlierRuns(*sides))
     found.groups = len({one.group for one in positions})
     for one in positions:
         place = f"group {one.group} in {one.place.topic}-{one.place.partition}"

@@ -15,6 +15,8 @@ _UP: Final = "\x1b[1A\x1b[2K"
 
 def describe(name: str, now: FlowProgress, rate: float, bytes_rate: float) -> str:
     """One line about a flow."""
+    if not now.partitions:
+        return f"{name}  no partitions yet"
     parts = [
         f"{now.records:,} records",
         f"{rate:,.0f}/s",

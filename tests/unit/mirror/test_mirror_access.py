@@ -14,6 +14,7 @@ from ottla.mirror.flow import FlowProgress
 from ottla.mirror.groups import Copy, translate
 from ottla.mirror.legacy import legacy_keys
 from ottla.mirror.runs import Run, RunMap
+from ottla.mirror.topics import is_another
 from ottla.mirror.watching import Watcher
 from ottla.pipeline.writer import Place
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
@@ -78,12 +79,19 @@ def test_mirrormaker_1_is_a_flow_that_keeps_names():
 
 
 def test_progress_has_rate_lag_and_time_left():
-    times = iter([100.0, 110.0])
+    times = iter([90.0, 100.0, 110.0])
     out = io.StringIO()
     watcher = Watcher(live=False, out=out, clock=lambda: next(times))
+    watcher.show({"A->B": FlowProgress(0, 0, 0, 0, 0)})
+    assert out.getvalue() == "A->B  no partitions yet\n"
     watcher.show({"A->B": FlowProgress(2, 0, 0, 0, 5000)})
     watcher.show({"A->B": FlowProgress(2, 1, 2000, 4_000_000, 3000)})
     last = out.getvalue().splitlines()[-1]
     assert last == "A->B  2,000 records, 200/s, 0.4 MB/s, lag 3,000, 15 s left, 1 of 2 partitions stopped"
     watcher.finish({"A->B": FlowProgress(2, 0, 5000, 9_000_000, 0)})
     assert out.getvalue().splitlines()[-1] == "A->B  5,000 records copied, 9.0 MB, lag 0"
+
+
+def test_a_source_that_gives_ids_to_its_topics_has_the_same_topics():
+    assert not is_another("", "a1") and not is_another("a1", "") and not is_another("a1", "a1")
+    assert is_another("a1", "b2")

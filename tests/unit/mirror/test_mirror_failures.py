@@ -9,6 +9,7 @@ import pytest
 from ottla.errors import ApiException, ErrorCode
 from ottla.mirror import mirror as mirrors
 from ottla.mirror.config import mirror_config
+from ottla.mirror.flow import Flow
 from ottla.mirror.mirror import FlowDriver
 from ottla.mirror.runners import ThreadRunner
 
@@ -60,3 +61,14 @@ def test_a_mirror_that_runs_once_does_not_wait_for_ever(monkeypatch):
     one = driver(*[ErrorCode.NETWORK_EXCEPTION] * 3, once=True)
     one.run()
     assert one.failure == "NETWORK_EXCEPTION: no" and len(one.codes) == 2
+
+
+def test_a_cluster_that_does_not_answer_is_named_at_once():
+    runner = ThreadRunner()
+    flow = Flow(mirror_config(_KEYS).flow("A", "B"), runner)
+    try:
+        with pytest.raises(ApiException, match=r"A: no broker answers at 127.0.0.1:1"):
+            flow.prepare()
+    finally:
+        flow.close(clean=False)
+        runner.close()

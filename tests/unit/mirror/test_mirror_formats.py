@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +67,8 @@ def test_notes_are_offsets_of_connect():
     note = Note(41, 39, 1, open=True, topic_id="abc")
     assert note.value() == b'{"offset":41,"target":39,"lane":1,"open":true,"topicId":"abc"}'
     assert Note.parse(note.value()) == note
+    waiting = replace(note, stopped="others wrote there")
+    assert Note.parse(waiting.value()) == waiting
     assert Note.parse(b'{"offset":7}') == Note(7), "MirrorMaker 2's"
     assert Note.parse(b"{}") is None
 
