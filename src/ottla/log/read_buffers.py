@@ -16,8 +16,16 @@ _MAX_BUFFERS: Final = 8
 """As much as one response holds; reads beyond that get memory of their own."""
 _LEAST_BYTES: Final = 128 << 10
 """Smaller reads get memory of their own: they would keep a whole buffer."""
-_FREE: Final = 2
-"""References to a buffer that only `take` has: its variable and the argument of `getrefcount`."""
+
+
+def _pop(buffers: deque[bytearray]) -> tuple[bytearray, int]:
+    """The buffer that was used last, and the number of references to it."""
+    buffer = buffers.pop()
+    return buffer, sys.getrefcount(buffer)
+
+
+_FREE: Final = _pop(deque([bytearray()]))[1]
+"""References to a buffer that nobody else has. Counted, because versions of Python count differently."""
 
 
 class ReadBuffers:
@@ -36,10 +44,10 @@ class ReadBuffers:
         buffers = self._buffers
         for _ in range(self._made):
             try:
-                buffer = buffers.pop()
+                buffer, references = _pop(buffers)
             except IndexError:  # other threads look at the rest
                 break
-            if sys.getrefcount(buffer) == _FREE:
+            if references == _FREE:
                 view = memoryview(buffer)[:size]
                 # The one that was used last is looked at first: it is the warmest.
                 buffers.append(buffer)
