@@ -405,6 +405,47 @@ def test_connects_avro_converter(registry, process):
     converter.registry.close()
 
 
+def test_connects_avro_converter_has_a_struct_for_a_union_as_confluents(registry, process):
+    from ottla.connect.converters.avro_converter import UNION, AvroConverter
+    from ottla.connect.data import schema as data
+
+    card = {"type": "record", "name": "shop.Card", "fields": [{"name": "number", "type": "string"}]}
+    paid = {"name": "paid", "type": ["null", card, "string", "long"], "default": None}
+    order = {
+        "type": "record",
+        "name": "shop.Paid",
+        "fields": [paid, {"name": "id", "type": ["string", "int"]}],
+    }
+    serde = registry.avro("unions-value", order)
+    converter = AvroConverter({"schema.registry.url": process.url})
+    for value in (
+        {"paid": {"number": "7"}, "id": 1},
+        {"paid": "later", "id": "one"},
+        {"paid": 5, "id": 2},
+        {"paid": None, "id": 3},
+    ):
+        data_of = serde.serialize("unions", [], value)
+        schema, read = converter.to_connect("unions", data_of)
+        union = schema.field("paid").schema
+        assert (union.name, union.optional) == (UNION, True)
+        assert [one.name for one in union.fields] == ["Card", "string", "long"]
+        assert schema.field("id").schema.name == UNION and not schema.field("id").schema.optional
+        kind = {dict: "Card", str: "string", int: "long"}.get(type(value["paid"]))
+        if kind is None:
+            assert read.get("paid") is None
+        else:
+            found = read.get("paid").get(kind)
+            assert (found.get("number") if kind == "Card" else found) == (
+                value["paid"]["number"] if kind == "Card" else value["paid"]
+            )
+        # It is written back as it was: the same schema, the same bytes.
+        assert converter.from_connect("unions", schema, read) == data_of
+    empty = data.Struct(schema, {"id": data.Struct(schema.field("id").schema, {})})
+    with pytest.raises(Exception, match="none of its fields string, int set"):
+        converter.from_connect("unions", schema, empty)
+    converter.registry.close()
+
+
 def test_connects_json_schema_converter(registry, process):
     import datetime as dt
     from decimal import Decimal

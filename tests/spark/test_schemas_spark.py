@@ -114,6 +114,27 @@ def test_structs_become_records(spark, registry):
     assert sorted(row.id for row in again) == [0, 1, 2]
 
 
+def test_a_union_of_several_types_is_a_struct_as_in_sparks_own_reader(spark, registry):
+    from pyspark.sql.functions import expr
+
+    from ottla.schemas.spark import from_avro, to_avro
+
+    paid = {"name": "paid", "type": ["null", "string", "long"], "default": None}
+    schema = {"type": "record", "name": "P", "fields": [paid, {"name": "n", "type": ["int", "long"]}]}
+    serde = registry.avro("unions-value", schema)
+    values = [{"paid": "later", "n": 1}, {"paid": 5, "n": 2}, {"paid": None, "n": 3}]
+    written = [serde.serialize("t", [], value) for value in values]
+    frame = spark.createDataFrame([(one,) for one in written], "value binary")
+    read = frame.select(from_avro("value", registry, "unions-value").alias("p"))
+    assert read.schema["p"].dataType.simpleString() == (
+        "struct<paid:struct<member0:string,member1:bigint>,n:bigint>"
+    )
+    rows = read.orderBy("p.n").collect()
+    assert [row.p.paid and tuple(row.p.paid) for row in rows] == [("later", None), (None, 5), None]
+    again = read.select(to_avro("p", registry, "unions-value").alias("value"), expr("p.n as n"))
+    assert [bytes(row.value) for row in again.orderBy("n").collect()] == written
+
+
 CART = {
     "type": "object",
     "properties": {

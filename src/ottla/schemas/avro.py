@@ -10,6 +10,7 @@ from ottla.registry import avro
 from ottla.registry.errors import InvalidSchema
 from ottla.schemas.avro_decode import Decoder, compile_decoder
 from ottla.schemas.avro_encode import compile_encoder
+from ottla.schemas.avro_unions import Members, branches_of, has_structs
 from ottla.schemas.client import Reference, RegisteredSchema, Registry
 from ottla.schemas.dataclass_schemas import Classes, schema_of
 from ottla.schemas.errors import SchemaError
@@ -25,7 +26,8 @@ class AvroSerde(RegistrySerde):
 
     `subject` is its name; without one it is `topic-value` or `topic-key`, or by `strategy` the record's name
     ("record") or both ("topic-record"). `ids` puts the schema id before the data ("prefix") or into a header
-    ("header"). Without `auto_register` a schema must have been registered before.
+    ("header"). Without `auto_register` a schema must have been registered before. `unions` names the types of unions
+    for callers that have structs in their place.
     """
 
     format = "AVRO"
@@ -37,10 +39,12 @@ class AvroSerde(RegistrySerde):
         schema: Schema = None,
         *,
         namespace: str = "",
+        unions: Members | None = None,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(registry, subject, **options)
         self._namespace = namespace
+        self._unions = unions
         self._schema = schema
         self._classes: Classes = {}
         self._attributes = False
@@ -51,7 +55,7 @@ class AvroSerde(RegistrySerde):
             self._own = self._parse(self._text, self._references)
 
     def _more_options(self) -> dict[str, object]:
-        return {"schema": self._schema, "namespace": self._namespace}
+        return {"schema": self._schema, "namespace": self._namespace, "unions": self._unions}
 
     def _text_of(self, schema: Schema, namespace: str) -> str:
         if isinstance(schema, type) and dataclasses.is_dataclass(schema):
@@ -87,7 +91,11 @@ class AvroSerde(RegistrySerde):
             own = self._parse(held.text, held.references)
         else:
             held, own = self._held(subject, self._own.text), self._own
-        return compile_encoder(own.root, attributes=self._attributes, prefix=self._prefix(held)), held
+        encode = compile_encoder(own.root, attributes=self._attributes, prefix=self._prefix(held))
+        unions = self._unions
+        if unions is None or not has_structs(own.root, unions):
+            return encode, held
+        return lambda value: encode(branches_of(own.root, value, unions)), held
 
     # -- reading
 
@@ -95,4 +103,4 @@ class AvroSerde(RegistrySerde):
         self._check_type(held)
         writer = self._parse(held.text, held.references)
         reader = None if self._own is None else self._own.root
-        return compile_decoder(writer.root, reader, self._classes, checked=False)
+        return compile_decoder(writer.root, reader, self._classes, checked=False, members=self._unions)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ottla.registry.avro_types import AvroType
 from ottla.schemas.avro_decode import branch_for, default_of, field_sources, least_bytes, symbols_read
+from ottla.schemas.avro_unions import types_of
 from ottla.schemas.frames import MAGIC, PREFIX_BYTES
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ class _Planner:
     def plan(self, writer: AvroType, reader: AvroType, kind: pa.DataType, depth: int) -> Plan:
         self._left -= 1
         if self._left < 0 or depth > _MAX_DEPTH:
+            raise Unsupported
+        if reader.kind == "union" and len(types_of(reader)) > 1:
             raise Unsupported
         if writer.kind == "union":
             return self._union(writer, reader, kind, depth)

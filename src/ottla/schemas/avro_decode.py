@@ -10,9 +10,11 @@ import dataclasses
 import struct
 from typing import Final, NoReturn, Protocol, cast
 
+from ottla.registry.avro import Defaults
 from ottla.registry.avro_types import PRIMITIVES, AvroType, Field
 from ottla.registry.compat.avro import compare
 from ottla.schemas.avro_encode import field_default
+from ottla.schemas.avro_unions import Members
 from ottla.schemas.avro_values import (
     MAX_EMPTY_ITEMS,
     TOO_DEEP,
@@ -54,6 +56,7 @@ def compile_decoder(
     checked: bool = True,
     rows: bool = False,
     texts: bool = True,
+    members: Members | None = None,
 ) -> Decoder:
     """A function from bytes and the position of the data to a value.
 
@@ -61,6 +64,7 @@ def compile_decoder(
     the writer's schema says raise InvalidData, or one of DAMAGED without `checked`.
     `rows` is for columns: a record is a tuple, and dates and times stay numbers. With `texts` False its own texts stay
     bytes, which Arrow checks for a whole column at once.
+    With `members` a value of a union that they name is a dict of one entry, the name of its type.
     """
     reader = writer if reader is None else reader
     if reader is not writer:
@@ -69,7 +73,7 @@ def compile_decoder(
             raise IncompatibleSchema(
                 "the reader's schema cannot read the writer's: " + "; ".join(one.message for one in found)
             )
-    compiler = _Compiler(classes or {}, rows=rows, texts=texts)
+    compiler = _Compiler(classes or {}, rows=rows, texts=texts, members=members)
     try:
         decode = compiler.top(writer, reader)
     except TOO_DEEP:
@@ -97,8 +101,9 @@ def reason(error: Exception) -> object:
 
 
 class _Compiler:
-    def __init__(self, classes: Classes, *, rows: bool, texts: bool) -> None:
+    def __init__(self, classes: Classes, *, rows: bool, texts: bool, members: Members | None) -> None:
         self._classes = classes
+        self._members = members
         self._rows = rows
         self._texts = texts
         self._names: dict[tuple[int, int], str] = {}
@@ -160,7 +165,12 @@ class _Compiler:
         if writer.kind == "union":
             return self._writer_union(writer, reader, pad, raw=raw)
         if reader.kind == "union":
-            reader = branch_for(reader, writer)
+            branch = branch_for(reader, writer)
+            name = self._member(reader, branch)
+            if name is not None:
+                lines, value = self._value(writer, branch, pad)
+                return lines, f"{{{name!r}: {value}}}"
+            reader = branch
         if writer.kind in ("array", "map", "record", "error") and not inside:
             if self._in_place(writer, pad):
                 return self._block(writer, reader, pad)
@@ -172,6 +182,13 @@ class _Compiler:
         if raw and writer.kind in ("string", "bytes"):
             return lines, value
         return self._converted(writer, reader, lines, value, pad)
+
+    def _member(self, union: AvroType, branch: AvroType) -> str | None:
+        """The name of a type in a union that is a struct; None in others, and for null."""
+        names = None if self._members is None else self._members(union)
+        if names is None:
+            return None
+        return next(name for name, one in zip(names, union.branches, strict=True) if one is branch)
 
     def _in_place(self, one: AvroType, pad: str) -> bool:
         """Whether an array or a map of plain items is read without a call. Python nests twenty blocks at most."""
@@ -292,6 +309,10 @@ class _Compiler:
 
     def _default(self, field: Field) -> str:
         value = default_of(field, rows=self._rows)
+        if field.type.kind == "union" and value is not None:
+            # A default is a value of the first type, in newer versions of Avro of any.
+            name = self._member(field.type, default_branch(field))
+            value = value if name is None else {name: value}
         if isinstance(value, list | dict):
             return f"{self._constant(_Copies(value))}()"
         return self._constant(value)
@@ -373,6 +394,14 @@ def default_of(field: Field, *, rows: bool) -> object:
     if rows and not isinstance(value, list | dict) and field.type.kind in ("int", "long"):
         return field.default
     return value
+
+
+def default_branch(field: Field) -> AvroType:
+    """The type of a union that a field's default is a value of."""
+    defaults = Defaults()
+    return next(
+        (one for one in field.type.branches if defaults.fits(one, field.default)), field.type.branches[0]
+    )
 
 
 def is_text(one: AvroType) -> bool:

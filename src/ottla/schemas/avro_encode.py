@@ -16,6 +16,7 @@ from ottla.registry.avro import Defaults
 from ottla.registry.avro_types import AvroType, Field
 from ottla.registry.errors import InvalidSchema
 from ottla.schemas import avro_values
+from ottla.schemas.avro_unions import Branch
 from ottla.schemas.avro_values import SMALL, TOO_DEEP, ZIGZAG, int_bytes, logical_functions, long_bytes
 from ottla.schemas.errors import SchemaError
 
@@ -271,7 +272,10 @@ class _Union:
         self._scope = scope
 
     def __call__(self, value: object) -> bytes:
-        at = self._choose(value)
+        if type(value) is Branch:
+            at, value = value.at, value.value
+        else:
+            at = self._choose(value)
         write = cast("Encoder", self._scope[self._branches[at][1]])
         return long_bytes(at) + write(value)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias, cast
 
 from ottla.registry.avro_types import AvroType
+from ottla.schemas.avro_unions import Branch
 from ottla.schemas.errors import InvalidData, SchemaError
 
 ToRaw = Callable[[object], object]
@@ -250,6 +251,8 @@ def explain(one: AvroType, value: object, path: str = "", known: Known | None = 
     if one.kind in ("record", "error"):
         return _explain_record(one, value, path, where, known)
     if one.kind == "union":
+        if type(value) is Branch:
+            return explain(one.branches[value.at], value.value, path, known)
         if any(_fits(branch, value, path, known) for branch in one.branches):
             return None
         return f"{where}: {_short(value)} fits no branch of the union"

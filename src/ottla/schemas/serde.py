@@ -14,6 +14,7 @@ from ottla.client.serializers import Deserializer, Serializer
 from ottla.client.structs import Headers
 from ottla.schemas import frames
 from ottla.schemas.avro_decode import DAMAGED, reason
+from ottla.schemas.avro_unions import Members
 from ottla.schemas.client import Reference, RegisteredSchema, Registry
 from ottla.schemas.errors import InvalidData, SchemaError
 from ottla.schemas.rules import check_rules
@@ -94,6 +95,7 @@ class AvroOptions(Options, total=False):
     """The options of an Avro serde."""
 
     namespace: str
+    unions: Members | None
 
 
 class JsonOptions(Options, total=False):

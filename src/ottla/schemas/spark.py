@@ -16,6 +16,7 @@ from ottla.registry import avro
 from ottla.registry.avro_types import AvroType
 from ottla.registry.compat.avro import AmbiguousField, compare
 from ottla.schemas.avro_decode import compile_decoder, is_text
+from ottla.schemas.avro_unions import NUMBERS, spark_members, types_of
 from ottla.schemas.avro_values import decimal_digits
 from ottla.schemas.client import Registry
 from ottla.schemas.errors import InvalidData, SchemaError
@@ -96,6 +97,7 @@ def to_avro(
     **options: Unpack[AvroOptions],
 ) -> Column:
     """A column of structs as records with a schema id. The schema is registered under the subject."""
+    options = {"unions": spark_members, **options}
     serde = registry.avro(subject, schema, **options)
     if serde._attributes:
         # Rows come as dicts: a dataclass gives its schema only.
@@ -164,7 +166,12 @@ def _spark_type(one: AvroType) -> DataType:
     if one.kind in plain:
         return plain[one.kind]
     if one.kind == "union":
-        return _spark_type(_not_null(one))
+        number, others = _union(one)
+        if number is not None:
+            return plain[number]
+        if len(others) == 1:
+            return _spark_type(others[0][1])
+        return types.StructType([types.StructField(name, _spark_type(branch)) for name, branch in others])
     if one.kind == "array":
         assert one.items is not None
         return types.ArrayType(_spark_type(one.items))
@@ -174,13 +181,14 @@ def _spark_type(one: AvroType) -> DataType:
     return types.StructType([types.StructField(field.name, _spark_type(field.type)) for field in one.fields])
 
 
-def _not_null(one: AvroType) -> AvroType:
-    others = [branch for branch in one.branches if branch.kind != "null"]
-    if len(others) != 1:
-        raise SchemaError(
-            "a union of several types has no type in Spark; read the bytes with a function of your own"
-        )
-    return others[0]
+def _union(one: AvroType) -> tuple[str | None, list[tuple[str, AvroType]]]:
+    """Of a union the kind of number that it is, or its types beside null with their names in a struct."""
+    names = spark_members(one)
+    others = types_of(one)
+    if names is None and len(others) != 1:
+        return (NUMBERS[frozenset(branch.kind for branch in others)] if others else "null"), []
+    shown = [name for name in names if name is not None] if names else [""]
+    return None, list(zip(shown, others, strict=True))
 
 
 def _check_columns(root: AvroType) -> None:
@@ -213,7 +221,12 @@ def arrow_type(one: AvroType) -> pa.DataType:
     if one.kind == "long" and logical in ("local-timestamp-millis", "local-timestamp-micros"):
         return pa.timestamp("ms" if logical.endswith("millis") else "us")
     if one.kind == "union":
-        return arrow_type(_not_null(one))
+        number, others = _union(one)
+        if number is not None:
+            return arrow_type(AvroType(number))
+        if len(others) == 1:
+            return arrow_type(others[0][1])
+        return pa.struct([pa.field(name, arrow_type(branch)) for name, branch in others])
     if one.kind == "array":
         assert one.items is not None
         return pa.list_(arrow_type(one.items))
@@ -369,7 +382,9 @@ def _columns(rows: list[Value], kind: pa.DataType, reader: AvroType) -> pa.Array
 
 
 def _decoder(registry: Registry, number: int, reader: AvroType, *, texts: bool) -> Decode:
-    return compile_decoder(_writer(registry, number), reader, checked=False, rows=True, texts=texts)
+    return compile_decoder(
+        _writer(registry, number), reader, checked=False, rows=True, texts=texts, members=spark_members
+    )
 
 
 def _writer(registry: Registry, number: int) -> AvroType:

@@ -82,7 +82,8 @@ def test_columns_are_those_of_single_records(monkeypatch):
         if fields is not None:
             assert fields.equals(rows), (written, changed)
             by_fields += 1
-    assert by_fields > 75
+    # Records with a union of several types are read one by one.
+    assert by_fields > 60
 
 
 def test_damage_is_never_read_as_something_else(monkeypatch):

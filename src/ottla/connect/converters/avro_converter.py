@@ -16,6 +16,7 @@ from ottla.connect.failures import DataError
 from ottla.json_types import JsonList, JsonObject
 from ottla.registry.avro_types import AvroType
 from ottla.schemas.avro_encode import field_default
+from ottla.schemas.avro_unions import connect_members, types_of
 
 AvroSchema: TypeAlias = str | JsonList | JsonObject
 """An Avro schema as JSON: the name of a type, a union, or an object."""
@@ -47,6 +48,8 @@ _LOGICAL: Final = {
     data.TIME: {"type": "int", "logicalType": "time-millis"},
     data.TIMESTAMP: {"type": "long", "logicalType": "timestamp-millis"},
 }
+UNION: Final = "io.confluent.connect.avro.Union"
+"""The name of a struct that stands for a union of several types."""
 _PRECISION: Final = 64
 _DEFAULT_NAME: Final = "ConnectDefault"
 
@@ -58,7 +61,9 @@ class AvroConverter(RegistryConverter):
 
     def _writer(self, topic: str, schema: Schema) -> Callable[[ConnectValue], bytes]:
         text = json.dumps(avro_of(schema, set()))
-        serde = self.registry.avro(None, text, key=self.is_key, auto_register=self._registers)
+        serde = self.registry.avro(
+            None, text, key=self.is_key, auto_register=self._registers, unions=connect_members
+        )
 
         def write(value: ConnectValue) -> bytes:
             return serde.serialize(topic, [], plain_value(value)) or b""
@@ -66,7 +71,7 @@ class AvroConverter(RegistryConverter):
         return write
 
     def _reader(self, schema_id: int) -> tuple[Schema, Callable[[bytes], ConnectValue]]:
-        serde = self.registry.avro(key=self.is_key)
+        serde = self.registry.avro(key=self.is_key, unions=connect_members)
         held = self.registry.by_id(schema_id)
         schema = schema_of(serde._parse(held.text, held.references).root)
         return schema, lambda data: connect_value(schema, serde.deserialize("", [], data))
@@ -74,6 +79,9 @@ class AvroConverter(RegistryConverter):
 
 def avro_of(schema: Schema, seen: set[str]) -> AvroSchema:
     """The Avro schema of a Connect schema."""
+    if schema.name == UNION:
+        kinds: JsonList = [_avro_type(one.schema, seen) for one in schema.fields]
+        return ["null", *kinds] if schema.optional else kinds
     kind = _avro_type(schema, seen)
     return ["null", kind] if schema.optional else kind
 
@@ -135,10 +143,14 @@ def schema_of(one: AvroType, *, optional: bool = False, default: ConnectValue = 
     """The Connect schema of an Avro type."""
     more: SchemaAttributes = {"optional": optional, "default": default}
     if one.kind == "union":
-        others = [branch for branch in one.branches if branch.kind != "null"]
-        if len(others) != 1:
-            raise DataError("AvroConverter reads unions of null and one type only")
-        return schema_of(others[0], optional=True, default=default)
+        others = types_of(one)
+        if not others:
+            raise DataError("AvroConverter has no Connect type for a union of null alone")
+        if len(others) == 1:
+            return schema_of(others[0], optional=True, default=default)
+        names = [name for name in connect_members(one) or () if name is not None]
+        members = [(name, schema_of(each, optional=True)) for name, each in zip(names, others, strict=True)]
+        return data.struct(members, name=UNION, optional=len(others) < len(one.branches))
     logical = one.props.get("logicalType")
     for name, known in _LOGICAL.items():
         if one.kind == known["type"] and logical == known["logicalType"]:
