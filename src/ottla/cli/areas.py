@@ -30,6 +30,7 @@ AREAS: Final = (
             "delete-records": "Delete records up to an offset.",
             "configs": "Show and change settings, quotas and users.",
             "registry": "Run a schema registry.",
+            "schemas": "Look at schemas, check, register and delete them.",
         },
     ),
     (

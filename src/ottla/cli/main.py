@@ -23,6 +23,7 @@ _COMMANDS: Final = {
     "profile": "ottla.cli.profile",
     "secure": "ottla.cli.secure.commands",
     "registry": "ottla.cli.registry",
+    "schemas": "ottla.cli.schemas",
     "spark": "ottla.pipeline.cli",
     "start": "ottla.cli.start",
     "storage": "ottla.cli.storage",
