@@ -157,15 +157,18 @@ def test_killing_the_leader_loses_no_encryption_key_and_gives_no_version_twice(o
         for number in range(rounds):
             kek = {"name": f"k{number}", "kmsType": "local-kms", "kmsKeyId": "mine"}
             status, answer = until_known(lambda body=kek: http.ask("POST", keks, body))
-            assert status == 200, answer
+            assert status == 200 or answer["error_code"] == 40971, answer
             material = base64.b64encode(b"%d of %d" % (number, thread)).decode()
             dek = {"subject": "orders-value", "version": 1, "encryptedKeyMaterial": material}
             place = f"{keks}/k{number}/deks"
             status, answer = until_known(lambda place=place, body=dek: http.ask("POST", place, body))
-            if status == 200:
-                won.setdefault(number, []).append(material)
-            else:
+            if status != 200:
                 assert answer["error_code"] == 40971, answer
+                # A client whose answer was lost reads its own key.
+                version = f"{place}/orders-value/versions/1"
+                answer = until_known(lambda place=version: http.ask("GET", place))[1]
+            if answer["encryptedKeyMaterial"] == material:
+                won.setdefault(number, []).append(material)
             done()
 
     with three_registries_whose_leader_dies(ottla_broker.bootstrap, encrypt, 3 * rounds) as survivors:

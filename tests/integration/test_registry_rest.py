@@ -122,6 +122,17 @@ def test_errors_have_confluents_numbers(http, method, path, body, expected):
     assert len(answer["message"]) > 5
 
 
+def test_routes_that_are_not_served_say_what_is_missing(http):
+    for method, path, what in (
+        ("POST", "/subjects/known/versions/1/tags", "tags of schemas"),
+        ("POST", "/associations:batchGet", "associations in batches"),
+        ("DELETE", "/contexts/.other", "the deletion of contexts"),
+        ("GET", "/v1/metadata/deployment", "its deployment"),
+    ):
+        status, answer = http.ask(method, path, {} if method == "POST" else None)
+        assert status == 404 and f"does not serve {what}" in answer["message"].replace("facts about ", "")
+
+
 def test_an_empty_schema_is_named_as_confluent_names_it(http):
     assert http.register("empty", "  ") == (422, {"error_code": 42201, "message": "Empty schema"})
 

@@ -51,6 +51,22 @@ def forget_everything() -> None:
     ask("DELETE", "/config")
 
 
+def forget_keys() -> None:
+    """Delete all encryption keys for good: they belong to the whole registry, not to a context."""
+    keks = "/dek-registry/v1/keks"
+    for kek in ask("GET", f"{keks}?deleted=true") or []:
+        place = f"{keks}/{urllib.parse.quote(kek, safe='')}"
+        for subject in ask("GET", f"{place}/deks?deleted=true") or []:
+            deks = f"{place}/deks/{urllib.parse.quote(subject, safe='')}?algorithm="
+            for algorithm in ("AES128_GCM", "AES256_GCM", "AES256_SIV"):
+                ask("DELETE", deks + algorithm)
+                ask("DELETE", f"{deks}{algorithm}&permanent=true")
+        ask("DELETE", place)
+        ask("DELETE", f"{place}?permanent=true")
+    left = ask("GET", f"{keks}?deleted=true")
+    assert not left, f"the registry keeps {left}"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _complete_fixture()
 
@@ -113,6 +129,7 @@ def empty_registry(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """Tests of serializers get a context of their own, whose first id is 1; the others an empty registry."""
     if getattr(request.module, "_BASE_URL", None) == MOCK:
         _Proxy.context = f".test{next(_contexts)}"
+        forget_keys()
         monkeypatch.setattr(request.module, "_BASE_URL", proxy)
     elif "tests.integration" in request.module.__name__:
         forget_everything()

@@ -1,6 +1,7 @@
 """Associations: which subject holds the keys or values of a resource, mostly a topic, by other names.
 
-The rules are those that Confluent publishes: its API description, and the mock registry of its client for Go.
+The rules and numbers are those that Confluent publishes: its API description, and the mock registries of its clients
+for Java and Go.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ LIFECYCLES: Final = (STRONG, WEAK)
 _KINDS: Final = {"topic": ("key", "value")}
 """The kinds of associations that each type of resource has."""
 _EXISTS, _TOO_MANY, _INVALID = 40911, 40912, 42212
+_SUBJECT_TAKEN, _SUBJECT_STRONG, _NO_SCHEMA, _FROZEN = 40904, 40905, 40907, 40908
 
 ProposalOf: TypeAlias = "Callable[[JsonObject], Proposal]"
 """Reads a schema in a request's body."""
@@ -84,7 +86,9 @@ def _exists(reason: str) -> RegistryError:
 
 
 def _frozen(place: AssociationId) -> RegistryError:
-    return RegistryError(409, 409, f"The association of the {place[2]} of the resource {place[0]} is frozen.")
+    return RegistryError(
+        409, _FROZEN, f"The association of the {place[2]} of the resource {place[0]} is frozen."
+    )
 
 
 class Associations:
@@ -127,7 +131,9 @@ class Associations:
             for one in wanted:
                 held = self.state.associations.get(one.place)
                 if one.schema is None and not self._registry.state.versions(one.subject):
-                    raise invalid(f"the subject {one.subject} has no schema; send one along")
+                    raise RegistryError(
+                        409, _NO_SCHEMA, f"The subject {one.subject} has no schema; send one along."
+                    )
                 if held is None:
                     self._check_new(one)
                 else:
@@ -188,9 +194,14 @@ class Associations:
             for place, each in self.state.associations.items()
             if each["subject"] == one.subject and place != one.place
         ]
-        strong = one.document(held)["lifecycle"] == STRONG
-        if others and (strong or any(each["lifecycle"] == STRONG for each in others)):
-            raise _exists(f"the subject {one.subject} has one, and a strong one must be the only one.")
+        if others and one.document(held)["lifecycle"] == STRONG:
+            text = (
+                f"The subject {one.subject} has another association, and a strong one must be the only one."
+            )
+            raise RegistryError(409, _SUBJECT_TAKEN, text)
+        if any(each["lifecycle"] == STRONG for each in others):
+            text = f"The subject {one.subject} has a strong association, which must be the only one."
+            raise RegistryError(409, _SUBJECT_STRONG, text)
 
     def _holds(self, one: Wanted) -> bool:
         """Whether the subject has the schema that comes along."""

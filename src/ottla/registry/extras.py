@@ -100,32 +100,33 @@ class Extras:
         self.state = ExtrasState()
         self._new_log = new_log
         self._may_write = may_write
-        self._log: SchemasLog | None = None
+        self.log: SchemasLog | None = None
+        """None until a first request needs it."""
         self._starting = asyncio.Lock()
 
     async def ready(self) -> None:
         """Wait until the topic has been read once. 50001 where it cannot be made or read."""
         async with self._starting:
-            if self._log is None:
+            if self.log is None:
                 log = self._new_log(self.state)
                 try:
                     await log.start()
                 except ApiException as error:
                     await log.stop()
                     raise store_failed(error) from None
-                self._log = log
+                self.log = log
         try:
-            await asyncio.wait_for(self._log.ready.wait(), _WAIT_S)
+            await asyncio.wait_for(self.log.ready.wait(), _WAIT_S)
         except TimeoutError:
             raise store_failed(
-                self._log.failure or "the registry is still reading its keys; try again"
+                self.log.failure or "the registry is still reading its keys; try again"
             ) from None
 
     async def write(self, decide: Callable[[], Sequence[records.Pair]]) -> None:
         """Write what a decision on the current state says. After `ready` only."""
-        assert self._log is not None
-        await self._log.change(lambda _: decide(), self._may_write)
+        assert self.log is not None
+        await self.log.change(lambda _: decide(), self._may_write)
 
     async def stop(self) -> None:
-        if self._log is not None:
-            await self._log.stop()
+        if self.log is not None:
+            await self.log.stop()

@@ -27,6 +27,8 @@ class Fold(ABC):
         self.next_offset = 0
         self.changes = 0
         """Counts changes, so that caches of answers know when they are stale."""
+        self._spellings: dict[bytes, list[bytes]] = {}
+        """Keys as older registries wrote them, by the key that this one writes."""
 
     def apply(self, offset: int, key: bytes | None, raw: bytes | None) -> None:
         """Take one record in. A record that no registry writes is logged and passed over."""
@@ -37,11 +39,25 @@ class Fold(ABC):
         try:
             fields, value = records.read(key, raw)
             self._fold(fields, value)
+            self._take_note(key or b"", fields, ended=value is None)
         except _MALFORMED as error:
             # The record itself is not shown: properties of a key management service may be secrets.
             _logger.warning(
                 "The record at offset %d of the registry's %s is passed over: %s", offset, self.holds, error
             )
+
+    def other_spellings(self, key: bytes) -> list[bytes]:
+        """Keys with the same fields that have a value, in other bytes: compaction knows bytes only."""
+        return self._spellings.get(key, [])
+
+    def _take_note(self, key: bytes, fields: JsonObject, *, ended: bool) -> None:
+        ours = records.spelled(fields)
+        if ours is None or ours == key:
+            return
+        others = [one for one in self._spellings.get(ours, ()) if one != key]
+        self._spellings[ours] = others if ended else [*others, key]
+        if not self._spellings[ours]:
+            del self._spellings[ours]
 
     @abstractmethod
     def _fold(self, key: JsonObject, value: JsonObject | None) -> None:

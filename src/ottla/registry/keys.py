@@ -34,6 +34,10 @@ def invalid(reason: str) -> RegistryError:
     return RegistryError(422, _INVALID, f"Invalid key: {reason}")
 
 
+def unreachable() -> RegistryError:
+    return invalid("this registry cannot reach a key management service, which shared keys need")
+
+
 def too_many(limit: int, what: str) -> RegistryError:
     return RegistryError(
         409, _TOO_MANY, f"Too many keys: the registry has {limit} {what}, and takes no more."
@@ -69,30 +73,27 @@ class Keys:
         ]
 
     async def register_kek(self, body: JsonObject) -> JsonObject:
-        """Register a KEK. The same one may be registered again; another of its name is refused with 40971."""
+        """Register a KEK. 40971 for a name that is taken; one that was deleted comes back when it is the same."""
         wanted: JsonObject = {
             "name": _name(body, "name"),
             "kmsType": _name(body, "kmsType"),
             "kmsKeyId": _name(body, "kmsKeyId"),
             **_changeable(body),
         }
-        wanted = {**wanted, "shared": wanted.get("shared", False)}
+        wanted = {**wanted, "shared": wanted.get("shared", False), **_deleted(body)}
         name = str(wanted["name"])
         out: list[JsonObject] = []
 
         def decide() -> list[records.Pair]:
             held = self.state.keks.get(name)
-            if held is not None:
-                if held.get("deleted"):
-                    raise RegistryError(
-                        409, _EXISTS, f"Key {name} is deleted; undelete it, or delete it for good."
-                    )
-                if {**held, "ts": None} != {**wanted, "ts": None}:
-                    raise RegistryError(409, _EXISTS, f"Key {name} already exists.")
-                out[:] = [held]
-                return []
-            if len(self.state.keks) >= MAX_KEKS:
+            if held is None and len(self.state.keks) >= MAX_KEKS:
                 raise too_many(MAX_KEKS, "KEKs")
+            if held is not None and not _turns(
+                held, wanted, ("kmsType", "kmsKeyId", "kmsProps", "doc", "shared")
+            ):
+                raise _exists(f"Key {name}", held)
+            if held is not None and wanted.get("deleted"):
+                self._check_unused(name, permanent=False)
             out[:] = [{**wanted, "ts": self._now_ms()}]
             return [(kek_key(name), records.value(out[0]))]
 
@@ -117,12 +118,15 @@ class Keys:
 
         def decide() -> list[records.Pair]:
             held = self.kek(name, deleted=True)
-            users = [one for place, one in self.state.deks.items() if place[0] == name]
-            if any(permanent or not one.get("deleted") for one in users):
-                raise RegistryError(422, _IN_USE, f"Key {name} still has DEKs; delete them first.")
+            self._check_unused(name, permanent=permanent)
             return self._deletion(kek_key(name), held, f"Key {name}", permanent=permanent)
 
         await self._extras.write(decide)
+
+    def _check_unused(self, name: str, *, permanent: bool) -> None:
+        users = [one for place, one in self.state.deks.items() if place[0] == name]
+        if any(permanent or not one.get("deleted") for one in users):
+            raise RegistryError(422, _IN_USE, f"Key {name} still has DEKs; delete them first.")
 
     async def undelete_kek(self, name: str) -> None:
         def decide() -> list[records.Pair]:
@@ -162,8 +166,11 @@ class Keys:
             raise not_found(f"Key of {subject} under {kek}, version {version},")
         return found
 
-    async def register_dek(self, kek: str, subject: str, body: JsonObject) -> JsonObject:
-        """Register an encrypted DEK. Of two that race for a version the second gets 40971, and reads the first."""
+    async def register_dek(self, kek: str, subject: str, body: JsonObject, *, rewrap: bool) -> JsonObject:
+        """Register an encrypted DEK. Of two that race for a version the second gets 40971, and reads the first.
+
+        With `rewrap` it takes the place of the one that is there: the same key, encrypted by a new one of the KEK.
+        """
         algorithm = check_algorithm(body.get("algorithm") or DEFAULT_ALGORITHM)
         version = body.get("version") or 1
         if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= _MAX_VERSION:
@@ -176,21 +183,17 @@ class Keys:
             "version": version,
             "algorithm": algorithm,
             "encryptedKeyMaterial": material,
+            **_deleted(body),
         }
         out: list[JsonObject] = []
 
         def decide() -> list[records.Pair]:
-            self.kek(kek, deleted=False)
+            self.kek(kek, deleted=bool(wanted.get("deleted")))
             held = self.state.deks.get(place)
-            if held is not None:
-                if held.get("deleted") or held.get("encryptedKeyMaterial") != material:
-                    raise RegistryError(
-                        409, _EXISTS, f"Key of {subject} under {kek}, version {version}, already exists."
-                    )
-                out[:] = [held]
-                return []
-            if len(self.state.deks) >= MAX_DEKS:
+            if held is None and len(self.state.deks) >= MAX_DEKS:
                 raise too_many(MAX_DEKS, "DEKs")
+            if held is not None and not rewrap and not _turns(held, wanted, ("encryptedKeyMaterial",)):
+                raise _exists(f"Key of {subject} under {kek}, version {version},", held)
             out[:] = [{**wanted, "ts": self._now_ms()}]
             return [(dek_key(place), records.value(out[0]))]
 
@@ -252,6 +255,17 @@ class Keys:
         return [(key, records.value({name: value for name, value in held.items() if name != "deleted"}))]
 
 
+def _turns(held: JsonObject, wanted: JsonObject, compared: tuple[str, ...]) -> bool:
+    """Whether a key comes back, or is deleted, by being registered: it is the same but for being deleted."""
+    same = all((held.get(name) or None) == (wanted.get(name) or None) for name in compared)
+    return same and bool(held.get("deleted")) != bool(wanted.get("deleted"))
+
+
+def _exists(what: str, held: JsonObject) -> RegistryError:
+    gone = "; it is deleted: undelete it, or delete it for good" if held.get("deleted") else ""
+    return RegistryError(409, _EXISTS, f"{what} already exists{gone}.")
+
+
 def _not_deleted(what: str) -> RegistryError:
     return RegistryError(404, _NOT_DELETED, f"{what} was not deleted first before being permanently deleted.")
 
@@ -298,9 +312,17 @@ def _changeable(body: JsonObject) -> JsonObject:
         if not isinstance(shared, bool):
             raise invalid("shared is true or false")
         if shared:
-            raise invalid("this registry cannot reach a key management service, which shared keys need")
+            raise unreachable()
         out["shared"] = shared
     return out
+
+
+def _deleted(body: JsonObject) -> JsonObject:
+    """The mark of a key that is registered as deleted, as copies of another registry's keys are."""
+    given = body.get("deleted")
+    if given is not None and not isinstance(given, bool):
+        raise invalid("deleted is true or false")
+    return {"deleted": True} if given else {}
 
 
 def _material(given: Json) -> str:

@@ -33,6 +33,7 @@ T = TypeVar("T")
 _FETCH_WAIT_MS: Final = 1_000
 _WRITE_WAIT_S: Final = 15.0
 """How long a client waits for its write; the write itself goes on until its fate is known."""
+_REACH_S: Final = 5.0
 _DECISIONS: Final = 5
 """How often a write is decided again because another registry has taken the topic over."""
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -134,6 +135,13 @@ class SchemasLog:
             self._waiting.append((offset, future))
             await future
 
+    async def reach(self, next_offset: int) -> None:
+        """Wait until the state is that far, but no longer than a reader needs that is only behind."""
+        try:
+            await asyncio.wait_for(self._until(next_offset - 1), _REACH_S)
+        except TimeoutError:
+            self._waiting = [one for one in self._waiting if not one[1].done()]
+
     # -- writing
 
     async def change(self, decide: Decide, may_write: Callable[[], bool], subject: str | None = None) -> None:
@@ -195,7 +203,7 @@ class SchemasLog:
                     await self._fence(may_write)
                 batch = decide(group)
                 if batch.pairs:
-                    await self._write(batch.pairs, may_write)
+                    await self._write(self._in_every_spelling(batch.pairs), may_write)
                 for one in batch.members:
                     one.finish()
                 return batch.left
@@ -203,6 +211,11 @@ class SchemasLog:
                 _logger.warning("Another registry has written to %s: %s", self._topic, error)
                 group = [one for one in group if not one.done.done()]
         raise store_failed(f"other registries take {self._topic} over again and again; try again")
+
+    def _in_every_spelling(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """The records, with a tombstone for each spelling of a key that ends."""
+        ending = [key for key, value in pairs if value is None]
+        return [*((other, None) for key in ending for other in self.state.other_spellings(key)), *pairs]
 
     async def _fence(self, may_write: Callable[[], bool]) -> None:
         assert self._partition is not None

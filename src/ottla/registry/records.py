@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from ottla.json_types import JsonObject
+from ottla.json_types import JsonObject, as_int
 
 TOPIC: Final = "_schemas"
 _encode: Final = msgspec.json.Encoder().encode
@@ -25,12 +25,18 @@ def schema_key(subject: str, version: int) -> bytes:
 
 
 def scoped_key(kind: str, subject: str | None) -> bytes:
-    """The key of CONFIG, MODE, DELETE_SUBJECT and CLEAR_SUBJECT; None is the global setting."""
+    """The key of CONFIG, MODE and DELETE_SUBJECT; None is the global setting."""
     return _encode({"keytype": kind, "subject": subject, "magic": 0})
 
 
-def context_key(context: str) -> bytes:
-    return _encode({"keytype": "CONTEXT", "tenant": "default", "context": context, "magic": 0})
+def spelled(key: JsonObject) -> bytes | None:
+    """The key that this registry writes for the fields of one; None for kinds that it does not write."""
+    if key["keytype"] == "SCHEMA":
+        return schema_key(str(key["subject"]), as_int(key["version"]))
+    if key["keytype"] in ("CONFIG", "MODE", "DELETE_SUBJECT"):
+        subject = key.get("subject")
+        return scoped_key(str(key["keytype"]), None if subject is None else str(subject))
+    return None
 
 
 NOOP_KEY: Final = b'{"keytype":"NOOP","magic":0}'

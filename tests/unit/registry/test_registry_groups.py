@@ -144,6 +144,32 @@ def test_a_deletion_has_a_batch_of_its_own_and_keeps_its_place():
     assert scene.state.versions("first") == []
 
 
+def test_a_deletion_for_good_ends_every_spelling_of_a_key():
+    """confluentinc/schema-registry#4420: after compaction, a key in an old order of fields brought its schema back."""
+    legacy = b'{"magic":0,"subject":"old","version":1,"keytype":"SCHEMA"}'
+    value = b'{"subject":"old","version":1,"id":7,"schema":"\\"string\\"","deleted":false}'
+    topic = Topic()
+    topic.batches.append([(legacy, value)])
+
+    async def scene() -> None:
+        one = Scene(topic)
+        one.state.apply(0, legacy, value)
+        try:
+            await one.registry.take_over()
+            for permanent in (False, True):
+                assert await delete_subject(one.registry, "old", permanent=permanent) == [1]
+        finally:
+            await one.log.stop()
+            one.registry.workbench.close()
+
+    asyncio.run(scene())
+    compacted = {key: value for batch in topic.batches for key, value in batch}
+    again = State()
+    for offset, (key, left) in enumerate(pair for pair in compacted.items() if pair[1] is not None):
+        again.apply(offset, key, left)
+    assert again.subjects == {} and legacy in compacted
+
+
 def test_a_registration_that_is_refused_leaves_the_others_alone():
     topic = Topic()
     wrong = json.dumps({"type": "record", "name": "First", "fields": [{"name": "id", "type": "int"}]})

@@ -36,6 +36,20 @@ def test_keys_of_karapace_are_read_in_their_order():
     assert list(state.subjects) == ["s"]
 
 
+def test_other_spellings_of_a_key_are_known_until_they_end():
+    legacy = b'{"magic":0,"keytype":"SCHEMA","subject":"orders-value","version":1}'
+    karapace = b'{"subject":"orders-value","version":1,"magic":1,"keytype":"SCHEMA"}'
+    state = folded((legacy, VALUE), (karapace, VALUE), (KEY, VALUE), (legacy, VALUE))
+    assert state.other_spellings(KEY) == [karapace, legacy]
+    state.apply(4, legacy, None)
+    assert state.other_spellings(KEY) == [karapace]
+    state.apply(5, karapace, None)
+    assert state.other_spellings(KEY) == []
+    config = b'{"subject":null,"magic":0,"keytype":"CONFIG"}'
+    state.apply(6, config, b'{"compatibilityLevel":"NONE"}')
+    assert state.other_spellings(records.scoped_key("CONFIG", None)) == [config]
+
+
 def test_unknown_kinds_and_fields_are_kept_and_given_back():
     value = (
         b'{"subject":"orders-value","version":1,"id":7,"guid":"2fcb0a5e-0b2a-4b6f-8f35-0c1fa7b6d3aa",'

@@ -11,7 +11,7 @@ from ottla.json_types import Json
 from ottla.registry.errors import RegistryError, forwarding_failed
 from ottla.registry.limits import MAX_BODY_BYTES
 from ottla.registry.rest.auth import Users
-from ottla.registry.rest.forward import FORWARDED, forward
+from ottla.registry.rest.forward import FORWARDED, READ_UP_TO, forward
 from ottla.registry.rest.http import (
     MEDIA_TYPES,
     Answer,
@@ -74,7 +74,10 @@ class App:
             _logger.exception("The request %s %s failed", method, scope.get("path"))
             text = "The registry failed on this request; its log has the reason."
             status, body = 500, Answer({"error_code": 50001, "message": text}).body()
-        await _send(send, status, body, kind, scope["method"] == "HEAD")
+        more: list[tuple[bytes, bytes]] = []
+        if FORWARDED in headers:
+            more.append((READ_UP_TO.encode(), ",".join(map(str, self.api.offsets())).encode()))
+        await _send(send, status, body, kind, scope["method"] == "HEAD", more)
 
     async def _answer(
         self, scope: Scope, method: str, headers: dict[str, str], receive: Receive, kind: str
@@ -130,7 +133,9 @@ class App:
             return await handler(request, words)
         if request.headers.get(FORWARDED):
             raise forwarding_failed("this registry is not the leader any more; try again")
-        return await asyncio.to_thread(forward, leader, request)
+        answer, offsets = await asyncio.to_thread(forward, leader, request)
+        await self.api.read_up_to(offsets)
+        return answer
 
 
 def _request(scope: Scope, method: str, headers: dict[str, str], raw_path: bytes) -> Request:
@@ -168,8 +173,11 @@ async def _body(receive: Receive) -> bytes:
     return b"".join(parts)
 
 
-async def _send(send: Send, status: int, body: bytes, kind: str, head: bool) -> None:
+async def _send(
+    send: Send, status: int, body: bytes, kind: str, head: bool, more: list[tuple[bytes, bytes]]
+) -> None:
     headers = [
+        *more,
         (b"content-type", kind.encode()),
         (b"content-length", str(len(body)).encode()),
         (b"x-content-type-options", b"nosniff"),

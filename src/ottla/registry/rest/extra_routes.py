@@ -8,7 +8,7 @@ from ottla.json_types import Json, JsonObject
 from ottla.registry import names
 from ottla.registry.associations import Associations, Filter, check_lifecycle, invalid, read_request
 from ottla.registry.extras import Extras
-from ottla.registry.keys import DEFAULT_ALGORITHM, Keys, check_algorithm, check_subject
+from ottla.registry.keys import DEFAULT_ALGORITHM, Keys, check_algorithm, check_subject, unreachable
 from ottla.registry.registry import Registry, parse_version_number
 from ottla.registry.rest.bodies import page, proposal
 from ottla.registry.rest.http import Answer, Handler, Request, Routes
@@ -54,6 +54,7 @@ class ExtraApi:
             ("PUT", f"{_KEKS}/{{}}", self.update_kek),
             ("DELETE", f"{_KEKS}/{{}}", self.delete_kek),
             ("POST", f"{_KEKS}/{{}}/undelete", self.undelete_kek),
+            ("POST", f"{_KEKS}/{{}}/test", self.test_kek),
             ("POST", _DEKS, self.register_dek),
             ("POST", _DEK, self.register_dek),
             ("DELETE", _DEK, self.delete_deks),
@@ -92,6 +93,10 @@ class ExtraApi:
         await self.keys.undelete_kek(words[0])
         return _nothing()
 
+    async def test_kek(self, request: Request, words: tuple[str, ...]) -> Json:
+        self.keys.kek(words[0], deleted=False)
+        raise unreachable()
+
     # -- DEKs
 
     def _subject(self, request: Request, given: Json) -> str:
@@ -119,7 +124,7 @@ class ExtraApi:
         subject = self._subject(request, words[1] if len(words) > 1 else body.get("subject"))
         if len(words) == 1:
             subject = subject_of(subject, request.context, self._state, "aliasForDeks")
-        return await self.keys.register_dek(words[0], subject, body)
+        return await self.keys.register_dek(words[0], subject, body, rewrap=request.flag("rewrap"))
 
     async def delete_deks(self, request: Request, words: tuple[str, ...]) -> Answer:
         version = parse_version_number(words[2]) if len(words) > 2 else None

@@ -20,6 +20,16 @@ from ottla.registry.rest.extra_routes import ExtraApi
 from ottla.registry.rest.http import Answer, Handler, Request, Routes
 from ottla.registry.state import Content, Version
 
+_NOT_SERVED = (
+    ("POST", "/subjects/{}/versions/{}/tags", "tags of schemas"),
+    ("POST", "/associations:batch", "associations in batches"),
+    ("POST", "/associations:batchGet", "associations in batches"),
+    ("POST", "/associations:batchMutate", "associations in batches"),
+    ("DELETE", "/contexts/{}", "the deletion of contexts: one without subjects may be left as it is"),
+    ("GET", "/v1/metadata/deployment", "facts about its deployment"),
+)
+"""Routes that clients of Confluent's registry know, and what they are for."""
+
 
 class Api:
     """The handlers. Those that write run on the leader only; `app.py` forwards them elsewhere."""
@@ -73,10 +83,22 @@ class Api:
             routes.add(method, pattern, handler)
             self.writes.add(handler)
         self.extra = ExtraApi(registry, extras, routes, self.writes)
+        for method, pattern, what in _NOT_SERVED:
+            routes.add(method, pattern, _not_served(what))
 
     def changes(self) -> int:
         """Grows with every change, so that kept answers know when they are stale."""
         return self.registry.state.changes + self.extra.extras.state.changes
+
+    def offsets(self) -> list[int]:
+        """How far this registry has read its topics: the schemas, and what stands beside them."""
+        return [self.registry.state.next_offset, self.extra.extras.state.next_offset]
+
+    async def read_up_to(self, offsets: list[int]) -> None:
+        """Wait until this registry has read as far as the leader had, so that a client reads what it wrote here."""
+        for log, offset in zip((self.registry.log, self.extra.extras.log), offsets, strict=False):
+            if log is not None:
+                await log.reach(offset)
 
     # -- names
 
@@ -389,6 +411,13 @@ class Api:
 
     async def metadata_version(self, request: Request, words: tuple[str, ...]) -> Json:
         return {"version": f"ottla-{__version__}", "commitId": ""}
+
+
+def _not_served(what: str) -> Handler:
+    async def refuse(request: Request, words: tuple[str, ...]) -> Json:
+        raise RegistryError(404, 404, f"HTTP 404 Not Found: Ottla's registry does not serve {what}.")
+
+    return refuse
 
 
 def _content_document(content: Content, text: str) -> JsonObject:
