@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -12,14 +13,15 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import chart, pauses, report
+from bench import chart, pauses, report, stalls
 from bench.context import Bench
 from bench.pauses import Pauses
 from bench.rows import FULL_ROWS, OWN_ROWS, QUICK_ROWS, ROWS, WARM_ROWS
 from bench.rows.warm import warm_up
 from bench.scale import SCALES
 from bench.sheet import MACHINE, OTTLA, Sheet, Span
-from bench.systems import HELD_SETTINGS, Kafka, Ottla, Stall, System
+from bench.stalls import Stall
+from bench.systems import HELD_SETTINGS, Kafka, Ottla, System, stop_cleanly
 
 _LONG_STALL_S = 0.05
 """Of longer stalls the result says where they were."""
@@ -38,10 +40,14 @@ def main() -> None:
         ]
         systems = [one for one in systems if given.only in (None, one.name)]
         bench = Bench(systems, SCALES[given.scale], sheet, scratch)
-        # Measure the machine first, before anything fills its page cache.
-        _run(bench, [name for name in OWN_ROWS if name in names])
-        if on_warm := [name for name in WARM_ROWS if name in names]:
-            _run_warm(bench, on_warm)
+        bench.stalls.mkdir()
+        os.environ[stalls.WATCHDOG] = str(bench.stalls)
+        with pauses.measured(scratch / "pauses.json") as of_machine:
+            # Measure the machine first, before anything fills its page cache.
+            _run(bench, [name for name in OWN_ROWS if name in names])
+            if on_warm := [name for name in WARM_ROWS if name in names]:
+                _run_warm(bench, on_warm)
+        _add_stalls(bench, of_machine)
     except Exception as error:  # noqa: BLE001 - show what was measured before it
         traceback.print_exc()
         failed = True
@@ -86,10 +92,10 @@ def _rows(given: argparse.Namespace) -> list[str]:
 
 def _run(bench: Bench, names: Sequence[str]) -> None:
     for name in names:
-        begin = time.monotonic()
+        begin, before = time.monotonic(), len(list(bench.stalls.iterdir()))
         ROWS[name](bench)
-        end = time.monotonic()
-        bench.sheet.spans.append(Span(name, begin, end))
+        end, after = time.monotonic(), len(list(bench.stalls.iterdir()))
+        bench.sheet.spans.append(Span(name, begin, end, watched=name in WARM_ROWS or after > before))
         bench.say(f"{name}: {end - begin:.0f} s")
 
 
@@ -98,30 +104,26 @@ def _run_warm(bench: Bench, names: Sequence[str]) -> None:
         for system in bench.systems:
             system.start()
         warm_up(bench)
-        with pauses.measured(bench.directory / "pauses.json") as of_machine:
-            _run(bench, names)
-        for system in bench.systems:
-            if isinstance(system, Ottla):
-                system.stop()
-                _add_stalls(bench, system, of_machine)
+        _run(bench, names)
+        stop_cleanly(bench.systems)
     finally:
         for system in bench.systems:
             system.kill()
 
 
-def _add_stalls(bench: Bench, system: Ottla, of_machine: Pauses) -> None:
-    """Add the longest stall of the event loop in each row, and what the machine itself did meanwhile.
+def _add_stalls(bench: Bench, of_machine: Pauses) -> None:
+    """Add the longest stall of an event loop in each row, and what the machine itself did meanwhile.
 
     The watchdog records stalls over 20 ms. A core that paused during a stall may or may not have been the loop's.
     """
-    stalls, sheet = system.stalls(), bench.sheet
+    found, sheet = stalls.found(bench.stalls), bench.sheet
     for span in sheet.spans:
-        if span.row not in WARM_ROWS:
+        if not span.watched:
             continue
-        within = [stall for stall in stalls if span.begin <= stall.at <= span.end]
+        within = [stall for stall in found if span.begin <= stall.at <= span.end]
         worst = max(within, key=lambda stall: stall.seconds, default=Stall(span.end, 0.0))
         name = f"longest stall in {span.row}"
-        paused = of_machine.within(worst.at - worst.seconds, worst.at)
+        paused = of_machine.within(worst.begin, worst.at)
         sheet.add(OTTLA, "event loop", name, "ms", worst.seconds * 1000)
         sheet.add(MACHINE, "event loop", f"{name}, a core paused", "ms", paused * 1000)
         longest = of_machine.longest(span.begin, span.end)
@@ -129,7 +131,7 @@ def _add_stalls(bench: Bench, system: Ottla, of_machine: Pauses) -> None:
         for stall in within:
             if stall.seconds >= _LONG_STALL_S:
                 where = stall.place or "a place that was not taken"
-                paused = of_machine.within(stall.at - stall.seconds, stall.at)
+                paused = of_machine.within(stall.begin, stall.at)
                 sheet.note(
                     f"{span.row}: the event loop stood for {stall.seconds * 1000:.0f} ms in {where}; "
                     f"a core of the machine paused for {paused * 1000:.0f} ms of it"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bench.sheet import KAFKA, OTTLA
+from bench.stalls import HOLDING
 from bench.systems import cpu_seconds, rss_mb
 from ottla.testing.apache import KAFKA_JVM_FLAGS
 from ottla.testing.apache_cluster import ApacheCluster
@@ -67,11 +68,11 @@ class _Processes(ABC):
 
     def pause(self) -> None:
         for pid in self.pids():
-            os.kill(pid, signal.SIGSTOP)
+            HOLDING.hold(pid)
 
     def resume(self) -> None:
         for pid in self.pids():
-            os.kill(pid, signal.SIGCONT)
+            HOLDING.release(pid)
 
     def cpu_seconds(self) -> float:
         return sum(map(cpu_seconds, self.pids()))

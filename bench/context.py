@@ -25,7 +25,12 @@ class Bench:
     scale: Scale
     sheet: Sheet
     directory: Path
+    stalls: Path = field(init=False)
+    """Where the brokers' watchdogs write what they found."""
     _names: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def __post_init__(self) -> None:
+        self.stalls = self.directory / "stalls"
 
     def turns(self, rounds: int | None = None, systems: Sequence[System] | None = None) -> Iterator[System]:
         """Yield each system once a round; the first one alternates.

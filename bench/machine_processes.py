@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.sheet import OTTLA
+from bench.stalls import HOLDING
 from bench.systems import HELD_SETTINGS, SETTINGS, cpu_seconds, rss_mb, wait_for_answer
 from ottla.testing.ports import free_ports
 
@@ -93,12 +94,12 @@ class OttlaMachine:
 
     def pause(self) -> None:
         for pid in self.pids():
-            os.kill(pid, signal.SIGSTOP)
+            HOLDING.hold(pid)
 
     def resume(self) -> None:
         if self._process is not None and self._process.poll() is None:
             for pid in reversed(self.pids()):
-                os.kill(pid, signal.SIGCONT)
+                HOLDING.release(pid)
 
     def wipe(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)

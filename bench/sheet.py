@@ -27,6 +27,8 @@ class Span:
     row: str
     begin: float
     end: float
+    watched: bool = False
+    """Brokers of Ottla ran in it, and what their watchdogs found is there."""
 
 
 class Sheet:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from bench.sheet import KAFKA, OTTLA
+from bench.stalls import HOLDING, WATCHDOG
 from ottla.testing.apache import KAFKA_JVM_FLAGS, ApacheKafka, free_port
 from ottla.testing.process import BrokerProcess
 
@@ -81,46 +79,12 @@ def wait_for_answer(port: int, deadline_s: float = 120.0) -> None:
     raise TimeoutError(f"no response on port {port}")
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
-    """The event loop was held for `seconds` until `at`, on the monotonic clock."""
-
-    at: float
-    seconds: float
-    place: str = ""
-    """The innermost call of the loop at one moment of it, if that was taken."""
-
-
-class _Held:
-    """Pauses a process, and records when."""
-
-    def __init__(self) -> None:
-        self._since: float | None = None
-        self.times: list[tuple[float, float]] = []
-
-    def hold(self, pid: int) -> None:
-        if self._since is None:
-            self._since = time.monotonic()
-            os.kill(pid, signal.SIGSTOP)
-
-    def release(self, pid: int) -> None:
-        if self._since is not None:
-            os.kill(pid, signal.SIGCONT)
-            self.times.append((self._since, time.monotonic()))
-            self._since = None
-
-
 def _listed(listeners: Mapping[str, int]) -> str:
     return ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
 
 
-def _with_place(at: float, seconds: float, stacks: list[dict[str, Any]]) -> Stall:
-    within = [each["frames"][-1] for each in stacks if at - seconds <= each["at"] <= at and each["frames"]]
-    return Stall(at, seconds, within[-1] if within else "")
-
-
 class Ottla:
-    """Ottla as `ottla start` runs it, with the watchdog of its event loop on."""
+    """Ottla as `ottla start` runs it, with a fine watchdog of its event loop."""
 
     name = OTTLA
 
@@ -136,8 +100,6 @@ class Ottla:
         self.directory = directory
         self.data = directory / "data"
         self._port = free_port()
-        self._watchdog = directory / "stalls.json"
-        self._held = _Held()
         given = {} if plain else {**SETTINGS, **(settings or {})}
         config = None
         if listeners:
@@ -151,7 +113,7 @@ class Ottla:
             listen=f"127.0.0.1:{self._port}",
             config=config,
             settings=given,
-            environment={} if plain else {"OTTLA_LOOP_WATCHDOG": str(self._watchdog)},
+            environment={WATCHDOG: ""} if plain else {},
         )
 
     @property
@@ -177,22 +139,10 @@ class Ottla:
         self._process.kill()
 
     def pause(self) -> None:
-        self._held.hold(self.pid)
+        HOLDING.hold(self.pid)
 
     def resume(self) -> None:
-        self._held.release(self.pid)
-
-    def stalls(self) -> list[Stall]:
-        """After a stop: return the stalls of the event loop, except while the process was paused."""
-        findings = json.loads(self._watchdog.read_text())
-        found = [_with_place(each["at"], each["seconds"], findings["stacks"]) for each in findings["stalls"]]
-        return [
-            stall
-            for stall in found
-            if not any(
-                begin <= stall.at and stall.at - stall.seconds <= end for begin, end in self._held.times
-            )
-        ]
+        HOLDING.release(self.pid)
 
     def wipe(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -217,7 +167,6 @@ class Kafka:
         if listeners:
             self._kafka.settings["listeners"] = f"{self._kafka.settings['listeners']},{_listed(listeners)}"
         self.data = self._kafka.data
-        self._held = _Held()
 
     @property
     def bootstrap(self) -> str:
@@ -243,13 +192,20 @@ class Kafka:
         self._kafka.kill()
 
     def pause(self) -> None:
-        self._held.hold(self.pid)
+        HOLDING.hold(self.pid)
 
     def resume(self) -> None:
-        self._held.release(self.pid)
+        HOLDING.release(self.pid)
 
     def wipe(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def stop_cleanly(systems: Iterable[System]) -> None:
+    """Stop those of Ottla in order, so that their watchdogs' findings are written."""
+    for system in systems:
+        if system.name == OTTLA:
+            system.stop()
 
 
 @contextmanager

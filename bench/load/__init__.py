@@ -20,6 +20,8 @@ from confluent_kafka.admin import (
 
 RUN_TIMEOUT_S = 900
 
+_KNOWN_S = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -92,9 +94,18 @@ def finish(running: subprocess.Popen[str]) -> dict[str, float]:
 def create_topic(
     bootstrap: str, topic: str, partitions: int, config: dict[str, str] | None = None, *, replicas: int = 1
 ) -> None:
+    """Create a topic, and wait until the broker names a leader for each of its partitions."""
     new = NewTopic(topic, partitions, replicas, config=config or {})
     admin = _admin(bootstrap)  # its futures live only as long as it does
     admin.create_topics([new], operation_timeout=120, request_timeout=120)[topic].result(120)
+    # The controller answers. The broker hears of the topic a moment later: on a busy machine, clients were faster.
+    end = time.monotonic() + _KNOWN_S
+    while time.monotonic() < end:
+        found = admin.list_topics(topic, 30).topics[topic].partitions.values()
+        if len(found) == partitions and all(each.leader >= 0 for each in found):
+            return
+        time.sleep(0.01)
+    raise TimeoutError(f"{topic} did not get a leader for each of its {partitions} partitions")
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:

@@ -12,6 +12,7 @@ from bench.clusters import CLUSTERS, ClusterSystem
 from bench.context import Bench
 from bench.load import Load
 from bench.rows.latency import RATE
+from bench.sheet import OTTLA
 
 _NODES = 3
 _PARTITIONS = 6
@@ -54,6 +55,10 @@ def steady(bench: Bench) -> None:
                 for kind in ("commits", "transactions"):
                     _rate(bench, system, kind)
                 system.pause()
+        for system in systems:
+            if system.name == OTTLA:
+                system.resume()
+                system.stop()
 
 
 def _topic(bench: Bench, system: ClusterSystem, about: str, partitions: int = _PARTITIONS) -> str:

@@ -16,7 +16,7 @@ from bench.load import Load
 from bench.rows.connect_databases import databases
 from bench.rows.connect_worker import JSON, STRING, Progress, Worker, running_worker, until
 from bench.sheet import KAFKA, OTTLA
-from bench.systems import Ottla, cpu_seconds, rss_mb
+from bench.systems import Ottla, cpu_seconds, rss_mb, stop_cleanly
 from ottla.admin.cluster import Cluster
 from ottla.admin.groups import committed_offsets
 from ottla.client.cluster_settings import writer_settings
@@ -59,6 +59,7 @@ def connect(bench: Bench) -> None:
             with running_worker(bench, folder, OTTLA, broker, bench.name("databases")) as worker:
                 databases(bench, worker, broker, records)
             failover(bench, folder, broker)
+        stop_cleanly([broker])
     finally:
         broker.kill()
     if OTTLA in tools:

@@ -117,6 +117,7 @@ def _broker(bench: Bench, name: str, **settings: object) -> Iterator[BrokerProce
     broker.start(timeout_s=120)
     try:
         yield broker
+        broker.stop(120)
     finally:
         broker.kill()
 
@@ -278,6 +279,7 @@ def _large(bench: Bench, shape: LargeCluster) -> None:
             _pages(bench, started, shape)
         finally:
             started.stop()
+        cluster.stop()
     finally:
         cluster.kill_all()
         cluster.wipe()

@@ -10,8 +10,7 @@ from bench import load
 from bench.context import Bench
 from bench.load import Load
 from bench.load.sockets import connect, produce_error, produce_request
-from bench.sheet import OTTLA
-from bench.systems import Ottla, System, fresh_pair, rss_mb
+from bench.systems import System, fresh_pair, rss_mb
 
 _DEADLINE_S = 300.0
 
@@ -25,7 +24,7 @@ def start(bench: Bench) -> None:
                 bench.sheet.add(system.name, "start", "exec to first answer", "s", system.start())
                 time.sleep(1)
                 bench.sheet.add(system.name, "start", "idle memory", "MB", rss_mb(system.pid))
-                _stop(bench, system, "start")
+                system.stop()
 
 
 def restart(bench: Bench) -> None:
@@ -58,15 +57,7 @@ def _restart(bench: Bench, system: System, row: str, count: int) -> None:
             load.run("produce", Load(system.bootstrap, "many", count * 1000, partitions=count))
             system.kill()
     bench.sheet.add(system.name, row, "memory", "MB", rss_mb(system.pid))
-    _stop(bench, system, row)
-
-
-def _stop(bench: Bench, system: System, row: str) -> None:
-    """Stop it. Of Ottla, add the longest stall of the event loop since its last start, the stop included."""
     system.stop()
-    if isinstance(system, Ottla):
-        longest_s = max((stall.seconds for stall in system.stalls()), default=0.0)
-        bench.sheet.add(OTTLA, "event loop", f"longest stall in {row}", "ms", longest_s * 1000)
 
 
 def _until_written(bootstrap: str, count: int) -> None:

@@ -14,7 +14,7 @@ from bench import load
 from bench.context import Bench
 from bench.load import Load
 from bench.sheet import KAFKA, OTTLA
-from bench.systems import Ottla, cpu_seconds, rss_mb
+from bench.systems import Ottla, cpu_seconds, rss_mb, stop_cleanly
 from ottla.admin.cluster import Cluster
 from ottla.client.cluster_settings import writer_settings
 from ottla.pipeline.fetching import LATEST, READ_UNCOMMITTED, list_offsets
@@ -45,6 +45,7 @@ def mirror(bench: Bench) -> None:
         for tool in (OTTLA, KAFKA):
             if any(system.name == tool for system in bench.systems):
                 _measure_lag(bench, tool, source, target)
+        stop_cleanly((source, target))
     finally:
         for broker in (source, target):
             broker.kill()

@@ -9,7 +9,7 @@ from bench.context import Bench
 from bench.load import Load
 from bench.machine_processes import OttlaMachine
 from bench.sheet import KAFKA, OTTLA
-from bench.systems import HELD_SETTINGS, Kafka, System, cpu_seconds, rss_mb
+from bench.systems import HELD_SETTINGS, Kafka, System, cpu_seconds, rss_mb, stop_cleanly
 
 PROCESSES = "machine with "
 _COUNTS = (1, 2)
@@ -37,6 +37,7 @@ def processes(bench: Bench) -> None:
             _measure(bench, system, [])
         for system in bench.turns(bench.scale.few_rounds, systems):
             _measure(bench, system, [system.count] if isinstance(system, OttlaMachine) else counts)
+        stop_cleanly(systems)
     finally:
         for system in systems:
             system.resume()
@@ -72,18 +73,19 @@ def _measure(bench: Bench, system: System, counts: list[int]) -> None:
         add(f"{name}, broker CPU", "µs/request", (cpu() - before) * 1e6 / (rate * plan.seconds))
         add(f"{name}, answer p99", "ms", figures["answer p99"])
         load.delete_topic(system.bootstrap, topic)
-    topic = bench.topic(system, "commits", 1)
-    plan = Load(
-        system.bootstrap,
-        topic,
-        partitions=1,
-        seconds=bench.scale.seconds / 2,
-        connections=_COMMITTERS,
-    )
-    before = cpu()
-    rate = load.run("commits", plan)["commits/s"]
-    add("commits of ten clients", "commits/s", rate, higher=True)
-    add("commits, broker CPU", "µs/commit", (cpu() - before) * 1e6 / (rate * plan.seconds))
+    for how, name in (("", "commits of ten clients"), ("bare-", "commits of ten bare sockets")):
+        topic = bench.topic(system, "commits", 1)
+        plan = Load(
+            system.bootstrap,
+            topic,
+            partitions=1,
+            seconds=bench.scale.seconds / 2,
+            connections=_COMMITTERS,
+        )
+        before = cpu()
+        rate = load.run(f"{how}commits", plan)["commits/s"]
+        add(name, "commits/s", rate, higher=True)
+        add(f"{name}, broker CPU", "µs/commit", (cpu() - before) * 1e6 / (rate * plan.seconds))
+        load.delete_topic(system.bootstrap, topic)
     memory = system.rss_mb() if isinstance(system, OttlaMachine) else rss_mb(system.pid)
     add("memory", "MB", memory)
-    load.delete_topic(system.bootstrap, topic)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from bench.context import Bench
 from bench.rows.registry_spark import from_avro_row
 from bench.sheet import OTTLA
-from bench.systems import HELD_SETTINGS, Ottla, cpu_seconds, rss_mb
+from bench.systems import HELD_SETTINGS, Ottla, cpu_seconds, rss_mb, stop_cleanly
 from ottla.json_types import JsonObject
 from ottla.schemas import RegisteredSchema, Registry
 from ottla.schemas.avro import AvroSerde
@@ -66,6 +66,7 @@ def registry(bench: Bench) -> None:
             client = Registry(server.url)
             from_avro_row(bench, _ROW, client, ORDER)
             client.close()
+        stop_cleanly([system])
     finally:
         system.kill()
     serializers(bench)

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 from bench import load
 from bench.context import Bench
 from bench.load import Load
-from bench.systems import HELD_SETTINGS, Kafka, Ottla, System, cpu_seconds, rss_mb
+from bench.systems import HELD_SETTINGS, Kafka, Ottla, System, cpu_seconds, rss_mb, stop_cleanly
 from ottla.testing.certificates import CertificateAuthority, write_pkcs12
 from ottla.testing.ports import free_ports
 
@@ -54,6 +54,7 @@ def secure(bench: Bench) -> None:
             _measure(bench, system, trust, ports[system.name])
         for system in bench.turns(rounds=1, systems=made):
             _hold(bench, system, trust, f"127.0.0.1:{ports[system.name]['TLS']}")
+        stop_cleanly(made)
     finally:
         for system in made:
             system.kill()

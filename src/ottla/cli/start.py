@@ -245,7 +245,10 @@ def _wait_for_core() -> Callable[[], float]:
 
 @contextlib.contextmanager
 def _watched_loop() -> Iterator[LoopWatchdog]:
-    """A watchdog for the node. Where OTTLA_LOOP_WATCHDOG names a file, its findings are written there at the end."""
+    """A watchdog for the node. Its findings are written at the end where OTTLA_LOOP_WATCHDOG names a file for them.
+
+    It may be a directory: each process then has a file there, with its id as the name.
+    """
     from ottla.clock import SystemClock
     from ottla.net.watchdog import FINE_INTERVAL_S, FINE_STACK_AFTER_S, LoopWatchdog
 
@@ -260,7 +263,8 @@ def _watched_loop() -> Iterator[LoopWatchdog]:
         if path:
             import msgspec
 
-            Path(path).write_bytes(msgspec.json.encode(watchdog.findings()))
+            file = Path(path) / f"{os.getpid()}.json" if os.path.isdir(path) else Path(path)
+            file.write_bytes(msgspec.json.encode(watchdog.findings()))
 
 
 async def _first_of(stopping: asyncio.Event, server: Server) -> BaseException | None:

@@ -1,10 +1,13 @@
 """The watchdog of the event loop: lateness is found, punctuality is not."""
 
 import asyncio
+import json
+import os
 import time
 
 import pytest
 
+from ottla.cli.start import _watched_loop
 from ottla.clock import SystemClock
 from ottla.net.watchdog import FINE_INTERVAL_S, LoopWatchdog, StackWatch
 from ottla.testing.virtual_clock import VirtualClock
@@ -112,3 +115,14 @@ def test_the_thread_takes_the_stack_while_the_loop_is_held_up():
         return stack.frames
 
     assert any(frame.endswith(" held") for frame in asyncio.run(held()))
+
+
+def test_each_process_writes_what_it_found_into_the_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("OTTLA_LOOP_WATCHDOG", str(tmp_path))
+    with _watched_loop() as watchdog:
+        watchdog.longest_s = 0.5
+    assert json.loads((tmp_path / f"{os.getpid()}.json").read_text())["longest_s"] == 0.5
+    monkeypatch.setenv("OTTLA_LOOP_WATCHDOG", str(tmp_path / "one-file"))
+    with _watched_loop():
+        pass
+    assert (tmp_path / "one-file").exists()
