@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from bench.load import Load, leader_addresses, percentiles
+from ottla.errors import ErrorCode
 from ottla.ids import TopicName
 from ottla.records.batch import build_batch, iter_batches
 from ottla.records.record import Record
@@ -24,6 +25,12 @@ _PRODUCE_VERSION = 9
 _FETCH_VERSION = 12
 _PARTITION_MAX_BYTES = 1 << 20
 _ACKS = {"0": 0, "1": 1, "all": -1}
+_NOT_YET = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+_READY_S = 60.0
 
 
 def connect(bootstrap: str) -> socket.socket:
@@ -61,10 +68,21 @@ class _Client:
     def __init__(self, load: Load, number: int, address: str) -> None:
         self.word = produce_request(load.topic, number % load.partitions, load.size, load.acks)
         self.socket = connect(address)
-        self.socket.sendall(self.word)
-        self.answer_size = len(self._one_answer())
+        self.answer_size = len(self._first_answer())
         self.rest = 0
         self.asked_at = 0.0
+
+    def _first_answer(self) -> bytes:
+        """Ask until the broker knows of the new topic: a controller tells its brokers one after the other."""
+        end = time.monotonic() + _READY_S
+        while True:
+            self.socket.sendall(self.word)
+            frame = self._one_answer()
+            code = produce_error(frame[4:])
+            if code not in _NOT_YET or time.monotonic() >= end:
+                assert code == 0, f"the broker answered with error {code}"
+                return frame
+            time.sleep(0.01)
 
     def _one_answer(self) -> bytes:
         frame = b""
@@ -72,8 +90,6 @@ class _Client:
             piece = self.socket.recv(4096)
             assert piece, "the broker closed the connection"
             frame += piece
-        code = produce_error(frame[4:])
-        assert code == 0, f"the broker answered with error {code}"
         return frame
 
     def answered(self) -> int:
