@@ -49,6 +49,7 @@ _BACKOFF_S: Final = 0.02
 _WARM: Final = 5
 _READY_S: Final = 60.0
 _NOT_YET: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -17,6 +17,8 @@ _HEARTBEAT_S = 5.0
 """The longest time between two heartbeats of a member, with the defaults of both protocols."""
 
 _NOT_YET = (
+    # A broker hears of a new topic, or of its own partitions, a moment after others have answered.
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
