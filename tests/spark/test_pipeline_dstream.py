@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from ottla.pipeline import batch_log
+from ottla.pipeline import batch_log, dstream_receiver
+from ottla.pipeline.dstream_blocks import Block, BlockLog, BlockName
+from ottla.pipeline.dstream_receiver import ReceiverSource
 from ottla.pipeline.failures import PipelineError
 
 pytestmark = [
@@ -229,6 +231,21 @@ def test_a_receiver_stores_what_it_commits(context: Any, ottla_kafka: Any, name:
         got += results.get(timeout=120)
     assert sorted(got) == sorted((str(n), str(n)) for n in range(100))
     assert_all_committed(ottla_kafka, group, topic)
+
+
+def test_a_batch_of_many_blocks_has_no_more_tasks_than_cores(spark: Any, tmp_path: Path) -> None:
+    from ottla.pipeline.dstream import utf8_decoder
+
+    log, places = BlockLog(str(tmp_path)), [BlockName("000.000", number, 0) for number in range(9)]
+    for place in places:
+        log.write(place, Block("t", {0: place.number}, [(None, b"%d" % place.number)]))
+    source = ReceiverSource({"t": 1}, {}, (utf8_decoder, utf8_decoder), directory=str(tmp_path))
+    batch = dstream_receiver._Batch([str(place) for place in places], {"000.000": 8})
+    rdd = source._rdd(batch, spark.sparkContext.emptyRDD())
+    assert rdd.getNumPartitions() == spark.sparkContext.defaultParallelism == 2
+    assert rdd.collect() == [(None, str(number)) for number in range(9)]
+    few = dstream_receiver._Batch([str(places[0])], {"000.000": 0})
+    assert source._rdd(few, spark.sparkContext.emptyRDD()).getNumPartitions() == 1
 
 
 def test_what_batches_in_the_queue_read_is_kept(

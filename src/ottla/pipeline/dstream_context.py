@@ -142,9 +142,13 @@ def _attach(tick: RDD[object]) -> None:
 
 
 def read_with(
-    tick: RDD[object], entries: Sequence[E], read: Callable[[Iterable[E]], Iterable[object]]
+    tick: RDD[object],
+    entries: Sequence[E],
+    read: Callable[[Iterable[E]], Iterable[object]],
+    most: int | None = None,
 ) -> RDD[object]:
-    """An RDD of a batch: one partition for each entry, read by a task."""
+    """An RDD of a batch: one partition for each entry, or at most so many with several each; a task reads each."""
     _attach(tick)
-    spread: RDD[E] = tick.context.parallelize(list(entries), max(1, len(entries)))
+    count = len(entries) if most is None else min(len(entries), most)
+    spread: RDD[E] = tick.context.parallelize(list(entries), max(1, count))
     return spread.mapPartitions(read)

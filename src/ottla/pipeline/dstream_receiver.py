@@ -134,7 +134,9 @@ class ReceiverSource(BatchSource[_Batch]):
 
     def _rdd(self, batch: _Batch, tick: RDD[object]) -> RDD[object]:
         directory, decoders = self._blocks().files.directory, self._decoders
-        return read_with(tick, batch.blocks, lambda names: _read_blocks(directory, names, decoders))
+        # A receiver writes five blocks a second: a task in Python for each would cost more than its records.
+        most = tick.context.defaultParallelism
+        return read_with(tick, batch.blocks, lambda names: _read_blocks(directory, names, decoders), most)
 
 
 class _Supervisor:
