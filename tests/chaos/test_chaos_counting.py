@@ -95,6 +95,13 @@ def test_an_interrupted_run_counts_and_is_the_last(tally: Tally, tmp_path: Path)
     assert tally.totals("chaos")["kill"] == 1
 
 
+def test_a_machine_without_network_name_spaces_ends_the_count(tally: Tally, tmp_path: Path) -> None:
+    said: list[str] = []
+    plan = Plan(tmp_path / "runs", ["kill", "pause"], seed=3)
+    assert go_on(plan, tally, WANTED, said.append, threading.Event(), Runs()) == 2
+    assert said == ["partitions are lacking, and cannot be had here: see the faults that are skipped"]
+
+
 def test_runs_without_faults_end_the_count(tally: Tally, tmp_path: Path) -> None:
     class Broken(Runs):
         def __call__(self, plan: Plan, say: object, stop: threading.Event) -> Verdict:

@@ -45,9 +45,11 @@ def test_pauses_and_partitions(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_disk_that_fails_and_controllers_that_come_and_go(tmp_path: Path) -> None:
-    verdict = suffer(tmp_path / "run", ["broken-disk", "voters"], cycles=3)
-    assert verdict.faults["voters"] >= 1
+def test_a_disk_that_fails_controllers_that_come_and_go_and_features_that_go_down_and_up(
+    tmp_path: Path,
+) -> None:
+    verdict = suffer(tmp_path / "run", ["broken-disk", "voters", "features"], cycles=3)
+    assert verdict.faults["voters"] == verdict.faults["features"] == 1
 
 
 @pytest.mark.slow

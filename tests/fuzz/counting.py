@@ -18,7 +18,7 @@ from fuzz.part_targets import PART_TARGETS
 from fuzz.request_targets import REQUEST_TARGETS
 from fuzz.schema_targets import SCHEMA_TARGETS
 from fuzz.targets import TARGETS, Target
-from ottla.testing.tally import Tally
+from ottla.testing.tally import Tally, at_most
 
 ALL_TARGETS: list[Target] = [
     *TARGETS,
@@ -31,6 +31,8 @@ CASES_PER_SHARE = 1000
 FRAMES = 5_000
 QUORUMS = 30
 _QUORUM_TICKS = 40
+_MOST_CPU_S = 300.0
+"""For one piece, which takes some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,12 @@ def run_piece(piece: Piece, others: Others) -> Outcome:
     began, cpu = time.monotonic(), _cpu_s()
     cases, failures = 0, ()
     try:
-        if piece.target in others:
-            cases = others[piece.target](piece.seed)
-        else:
-            target = next(each for each in ALL_TARGETS if each.name == piece.target)
-            cases = run_target(target, CASES_PER_SHARE * target.share, piece.seed).cases
+        with at_most(_MOST_CPU_S):
+            if piece.target in others:
+                cases = others[piece.target](piece.seed)
+            else:
+                target = next(each for each in ALL_TARGETS if each.name == piece.target)
+                cases = run_target(target, CASES_PER_SHARE * target.share, piece.seed).cases
     except Broken as broken:
         failures = (str(broken),)
     except Exception as error:  # noqa: BLE001  a broker or quorum that does not hold is a finding

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ottla.testing.sim.__main__ import Limits, _go_on
+from ottla.testing.sim.__main__ import Limits, _clocked, _go_on
 from ottla.testing.sim.plan import drawn
 from ottla.testing.sim.world import Result
 from ottla.testing.tally import Build, Tally
@@ -45,6 +45,27 @@ def test_only_seeds_that_are_not_counted_run_and_a_failure_stays(tally, monkeypa
     assert ran == [1, 2, 3, 4, 5]
     assert tally.totals("sim")["seeds"] == 5
     assert "seed 2 failed before: lost write: p0/3" in capsys.readouterr().out
+
+
+def test_a_seed_that_breaks_the_simulator_is_a_finding(monkeypatch):
+    def breaks(plan):
+        raise ZeroDivisionError("in the simulator")
+
+    monkeypatch.setattr("ottla.testing.sim.__main__.run", breaks)
+    result, _ = _clocked(drawn(7))
+    assert result.plan.seed == 7
+    assert result.violations == ["the simulator broke off: ZeroDivisionError('in the simulator')"]
+
+
+def test_an_endless_seed_is_a_finding(monkeypatch):
+    def endless(plan):
+        while True:
+            pass
+
+    monkeypatch.setattr("ottla.testing.sim.__main__.run", endless)
+    monkeypatch.setattr("ottla.testing.sim.__main__._MOST_CPU_S", 0.05)
+    result, _ = _clocked(drawn(7))
+    assert "more than 0.05 s of CPU" in result.violations[0]
 
 
 def test_changed_plans_are_not_counted(tmp_path):

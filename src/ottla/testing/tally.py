@@ -7,10 +7,12 @@ ottla.testing.tally` (`make fault-report`) prints it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from stat import S_ISREG
+from types import FrameType
 from typing import Final
 
 SOURCE: Final = Path(__file__).resolve().parents[2]
@@ -163,6 +166,25 @@ class Tally:
 def open_tally(source: Path = SOURCE) -> Tally:
     """Return the tally of the source that runs now."""
     return Tally(folder_of_tallies(), build_of(source), source)
+
+
+@contextlib.contextmanager
+def at_most(cpu_s: float) -> Iterator[None]:
+    """Raise TimeoutError in the block, each second, once this process has used so much CPU.
+
+    An endless piece must not end a count.
+    """
+
+    def over(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"it took more than {cpu_s:g} s of CPU")
+
+    before = signal.signal(signal.SIGVTALRM, over)
+    signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def totals(entries: Iterable[Entry]) -> dict[str, float]:

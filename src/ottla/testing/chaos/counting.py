@@ -64,6 +64,12 @@ def go_on(
         say(f"run {entry.key} failed: {entry.failures[0]}")
     barren = 0
     while (left := lacking(tally, wanted)) and not enough.is_set():
+        impossible = [name for name in left if not set(CLASSES[name]) & set(plan.kinds)]
+        if impossible:
+            say(
+                f"{' and '.join(impossible)} are lacking, and cannot be had here: see the faults that are skipped"
+            )
+            return 2
         say("lacking " + ", ".join(f"{count:,.0f} {name}" for name, count in left.items()))
         seed = plan.seed + len(tally.entries("chaos"))
         kinds, weights = kinds_and_weights(left, plan.kinds, random.Random(seed))

@@ -21,10 +21,12 @@ from ottla.testing.sim.mutations import MUTATIONS
 from ottla.testing.sim.plan import CLIENTS, DEFAULT_FAULT_S, Plan, drawn
 from ottla.testing.sim.shrinking import shrink
 from ottla.testing.sim.world import Result, run
-from ottla.testing.tally import Tally, TallyError, open_tally
+from ottla.testing.tally import Tally, TallyError, at_most, open_tally
 
 _LINE_EACH: Final = 50
 """Seeds."""
+_MOST_CPU_S: Final = 300.0
+"""For one seed of many, which takes about one second."""
 
 
 def main() -> None:
@@ -198,7 +200,11 @@ def _leave_interrupts() -> None:
 
 def _clocked(plan: Plan) -> tuple[Result, float]:
     began = time.process_time()
-    result = run(plan)
+    try:
+        with at_most(_MOST_CPU_S):
+            result = run(plan)
+    except Exception as error:  # noqa: BLE001  a seed that breaks the simulator is a finding
+        result = Result(plan, 0, 0, 0.0, [f"the simulator broke off: {error!r}"])
     return result, time.process_time() - began
 
 
