@@ -79,9 +79,7 @@ def test_what_was_caught_is_not_tried_again_until_the_tests_change(
     tally = Tally(tmp_path, Build("0123456789abcdef", "abc"), tmp_path / "source")
     tried: list[str] = []
 
-    def attempts(
-        mutations: Sequence[Mutation], jobs: int, ended: Callable[[Result], None]
-    ) -> list[Result]:
+    def attempts(mutations: Sequence[Mutation], jobs: int, ended: Callable[[Result], None]) -> list[Result]:
         for one in mutations:
             tried.append(one.name)
             ended(Result(one, Verdict.SURVIVED if one is MUTATIONS[1] else Verdict.CAUGHT, 1.0, ""))
