@@ -9,7 +9,7 @@ import base64
 from collections.abc import Callable
 from typing import Final
 
-from ottla.connect.data.java_text import quoted
+from ottla.connect.data.java_text import PLAIN_BELOW, PLAIN_FROM, quoted
 from ottla.connect.data.schema import (
     BOUNDS,
     LOGICAL_TYPES,
@@ -42,6 +42,8 @@ def encoder_of(schema: Schema, slow: Slow) -> Encode:
         return _whole(*BOUNDS[schema.type], other)
     if schema.type is Type.STRING:
         return lambda value: quoted(value) if type(value) is str else other(value)
+    if schema.type is Type.FLOAT64:
+        return _double(other)
     if schema.type is Type.BOOLEAN:
         return lambda value: "true" if value is True else "false" if value is False else other(value)
     if schema.type is Type.BYTES:
@@ -58,6 +60,17 @@ def _whole(lowest: int, highest: int, other: Encode) -> Encode:
     return encode
 
 
+def _double(other: Encode) -> Encode:
+    """Between these bounds the texts of Python and Java are equal."""
+
+    def encode(value: ConnectValue) -> str:
+        if type(value) is float and PLAIN_FROM <= abs(value) < PLAIN_BELOW:
+            return repr(value)
+        return other(value)
+
+    return encode
+
+
 def _struct(schema: Schema, slow: Slow) -> Encode:
     """One function for a whole struct, made of a line of source: most records are structs of plain values."""
     labels = (quoted(at.name).replace("%", "%%") for at in schema.fields)
@@ -65,11 +78,15 @@ def _struct(schema: Schema, slow: Slow) -> Encode:
     names["template"] = "{" + ",".join(f"{label}:%s" for label in labels) + "}"
     parts = []
     for at in schema.fields:
-        number = at.index
-        names[f"other{number}"] = with_null(at.schema, encoder_of(at.schema, slow), slow)
-        parts.append(
-            _PARTS.get(_part(at.schema), "other{0}(v{0})").format(number, *BOUNDS.get(at.schema.type, ()))
-        )
+        number, null = at.index, null_text(at.schema, slow)
+        encode = encoder_of(at.schema, slow)
+        part = _PARTS.get(_part(at.schema))
+        if part is None and null is not None:
+            part = "null{0} if v{0} is None else other{0}(v{0})"
+            names |= {f"null{number}": null, f"other{number}": encode}
+        else:
+            names[f"other{number}"] = with_null(at.schema, encode, slow)
+        parts.append((part or "other{0}(v{0})").format(number, *BOUNDS.get(at.schema.type, ())))
     values = "".join(f"v{at.index}, " for at in schema.fields)
     lines = (
         "def encode(value):",

@@ -5,8 +5,9 @@ A `ChainSpec` is plain data: Spark's tasks build the chain from it.
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -92,17 +93,51 @@ class Chain:
 
     def to_rows(self, found: Iterable[Read]) -> Iterator[pa.RecordBatch]:
         """Rows for Kafka. Records go through as columns where that gives the same bytes."""
-        waiting: list[pa.RecordBatch] = []
-        records: list[SourceRecord] = []
-        size = 0
-        for one in found:
+        gather = self._gathered if self._transforms.stages else self._converted_at_once
+        reads = iter(found)
+        for one in reads:
             if isinstance(one, pa.RecordBatch):
-                if records or waiting:
-                    yield joined([*waiting, *self._rows_of(records)])
-                    waiting, records, size = [], [], 0
                 for part in by_topic(one):
                     yield from self._rows_of_batch(part)
                 continue
+            # Gives back the batch that ended the run of single records.
+            batch = yield from gather(itertools.chain((one,), reads))
+            for part in by_topic(batch) if batch is not None else ():
+                yield from self._rows_of_batch(part)
+
+    def _converted_at_once(
+        self, found: Iterable[Read]
+    ) -> Generator[pa.RecordBatch, None, pa.RecordBatch | None]:
+        """The rows of records up to the next batch, without transforms: side by side they would gain nothing."""
+        rows: list[Row] = []
+        size = 0
+        for one in found:
+            if isinstance(one, pa.RecordBatch):
+                if rows:
+                    yield rows_batch(rows)
+                return one
+            row = self.to_row(one)
+            if row is None:
+                continue
+            rows.append(row)
+            size += len(row[2] or b"") + len(row[3] or b"")
+            if len(rows) >= _ROWS_TOGETHER or size >= _BYTES_TOGETHER:
+                yield rows_batch(rows)
+                rows, size = [], 0
+        if rows:
+            yield rows_batch(rows)
+        return None
+
+    def _gathered(self, found: Iterable[Read]) -> Generator[pa.RecordBatch, None, pa.RecordBatch | None]:
+        """The rows of records up to the next batch; runs of similar ones are transformed side by side."""
+        waiting: list[pa.RecordBatch] = []
+        records: list[SourceRecord] = []
+        size = 0
+        batch: pa.RecordBatch | None = None
+        for one in found:
+            if isinstance(one, pa.RecordBatch):
+                batch = one
+                break
             records.append(one)
             size += about(one)
             if len(records) >= _RECORDS_TOGETHER or size >= _BYTES_TOGETHER:
@@ -114,11 +149,11 @@ class Chain:
         waiting += self._rows_of(records)
         if waiting:
             yield joined(waiting)
+        return batch
 
     def _rows_of(self, records: Sequence[SourceRecord]) -> Iterator[pa.RecordBatch]:
-        """The rows of records, side by side if there are transforms: without them that would gain nothing."""
-        for same in runs_of(records) if self._transforms.stages else (records,):
-            rows = self._rows_by_columns(columns_of, same) if self._transforms.stages else None
+        for same in runs_of(records):
+            rows = self._rows_by_columns(columns_of, same)
             if rows is None:
                 made = [row for row in map(self.to_row, same) if row is not None]
                 rows = rows_batch(made) if made else None

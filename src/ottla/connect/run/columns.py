@@ -91,11 +91,18 @@ def records_of(batch: pa.RecordBatch) -> Iterator[SourceRecord]:
 def rows_batch(rows: Iterable[Row]) -> pa.RecordBatch:
     """Rows for Kafka as one Arrow batch."""
     columns = list(zip(*rows, strict=True)) or [()] * len(ROWS)
-    headers: list[list[dict[str, str | bytes | None]]] = [[]] * len(columns[5])
-    if any(columns[5]):
-        headers = [[{"key": key, "value": value} for key, value in one] for one in columns[5]]
     arrays = [pa.array(columns[at], ROWS.field(at).type) for at in range(5)]
-    return pa.RecordBatch.from_arrays([*arrays, pa.array(headers, HEADERS)], schema=ROWS)
+    if any(columns[5]):
+        given = [[{"key": key, "value": value} for key, value in one] for one in columns[5]]
+        headers = pa.array(given, HEADERS)
+    else:
+        headers = _no_headers(len(columns[5]))
+    return pa.RecordBatch.from_arrays([*arrays, headers], schema=ROWS)
+
+
+def _no_headers(count: int) -> pa.Array:
+    none = np.zeros(count + 1, np.int32)
+    return pa.ListArray.from_arrays(pa.array(none), pa.array([], HEADERS.value_type), type=HEADERS)
 
 
 def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -198,7 +205,5 @@ def columns_of_batch(batch: pa.RecordBatch) -> RecordColumns:
 def columns_batch(columns: RecordColumns, key: pa.Array, value: pa.Array) -> pa.RecordBatch:
     """Rows for Kafka of converted columns."""
     topics = pa.repeat(pa.scalar(columns.topic, pa.string()), len(columns))
-    none = np.zeros(len(columns) + 1, np.int32)
-    headers = pa.ListArray.from_arrays(pa.array(none), pa.array([], HEADERS.value_type), type=HEADERS)
-    arrays = [topics, columns.partitions, key, value, columns.times, headers]
+    arrays = [topics, columns.partitions, key, value, columns.times, _no_headers(len(columns))]
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
