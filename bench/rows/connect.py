@@ -1,7 +1,7 @@
 """Ottla Connect beside Kafka Connect, on the same Ottla broker: start, memory, FileStream both ways, idle connectors.
 
-Both have exactly-once sources, and Kafka's own tuning of JVMs. The files of Parquet and the JSON converter are Ottla's
-alone: Kafka Connect has no connector for files but FileStream.
+Both have exactly-once sources, and Kafka's own tuning of JVMs; Debezium reads PostgreSQL's changes in Kafka Connect.
+The files of Parquet and the JSON converter are Ottla's alone: Kafka Connect has no connector for files but FileStream.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ def connect(bench: Bench) -> None:
                         _idle(bench, worker, folder)
                     if tool == OTTLA:
                         _parquet(bench, worker, broker, records)
+        databases(bench, folder, broker, tools, records)
         if OTTLA in tools:
-            with running_worker(bench, folder, OTTLA, broker, bench.name("databases")) as worker:
-                databases(bench, worker, broker, records)
             failover(bench, folder, broker)
         stop_cleanly([broker])
     finally:

@@ -1,4 +1,7 @@
-"""PostgreSQL as a source of Ottla Connect: a table as it is, changes as fast as they come, and at a steady pace."""
+"""PostgreSQL as a source: a table as it is, changes as fast as they come, and at a steady pace.
+
+Changes are Debezium's in Kafka Connect and Ottla's own; Kafka Connect has no JDBC source of a free license on Maven.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from bench.context import Bench
-from bench.rows.connect_worker import JSON, Progress, Worker
-from bench.sheet import OTTLA
+from bench.rows.connect_worker import JSON, Progress, Worker, running_worker
+from bench.sheet import KAFKA, OTTLA
 from bench.systems import Ottla
 from ottla import KafkaConsumer, TopicPartition
 from ottla.admin.cluster import Cluster
@@ -29,29 +32,39 @@ from ottla.testing.ports import free_ports
 _USER = "bench"
 _PACE = 1000
 _START_S = 60.0
+DEBEZIUM = "io.debezium:debezium-connector-postgres:3.6.3.Final"
 _COLUMNS = "id BIGINT PRIMARY KEY, name TEXT NOT NULL, amount DOUBLE PRECISION, sent BIGINT NOT NULL"
 _ROWS = "SELECT one, 'name ' || one, one / 8.0, 0 FROM generate_series({}, {}) AS one"
 
 
-def databases(bench: Bench, worker: Worker, broker: Ottla, rows: int) -> None:
+def databases(bench: Bench, folder: Path, broker: Ottla, tools: Sequence[str], rows: int) -> None:
     """Rows of 40 B in four columns, as JSON with a schema and exactly once. The server does not call fsync."""
     binaries = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
     if not binaries:
         bench.sheet.note("connect: no PostgreSQL on this machine")
         return
-    with _postgres(Path(binaries[-1])) as port:
-        import psycopg2
+    for tool in tools:
+        with (
+            running_worker(
+                bench, folder, tool, broker, bench.name("databases"), (DEBEZIUM,) if tool == KAFKA else ()
+            ) as worker,
+            _postgres(Path(binaries[-1])) as port,
+        ):
+            _read(bench, worker, broker, port, rows)
 
-        with closing(
-            psycopg2.connect(host="127.0.0.1", port=port, user=_USER, dbname="postgres")
-        ) as connection:
-            connection.autocommit = True
-            cursor = connection.cursor()
+
+def _read(bench: Bench, worker: Worker, broker: Ottla, port: int, rows: int) -> None:
+    import psycopg2
+
+    with closing(psycopg2.connect(host="127.0.0.1", port=port, user=_USER, dbname="postgres")) as connection:
+        connection.autocommit = True
+        cursor = connection.cursor()
+        if worker.tool == OTTLA:
             cursor.execute(f"CREATE TABLE snapshot ({_COLUMNS})")
             cursor.execute("INSERT INTO snapshot " + _ROWS.format(1, rows))
-            cursor.execute(f"CREATE TABLE changes ({_COLUMNS})")
             _snapshot(bench, worker, broker, port, rows)
-            _changes(bench, worker, broker, port, cursor, rows)
+        cursor.execute(f"CREATE TABLE changes ({_COLUMNS})")
+        _changes(bench, worker, broker, port, cursor, rows)
 
 
 @contextmanager
@@ -156,6 +169,7 @@ def _changes(bench: Bench, worker: Worker, broker: Ottla, port: int, cursor: Any
         "database_port": str(port),
         "database_user": _USER,
         "database_dbname": "postgres",
+        "plugin_name": "pgoutput",
         "slot_name": name,
         "publication_name": name,
         "table_include_list": r"public\.changes",
@@ -175,7 +189,7 @@ def _changes(bench: Bench, worker: Worker, broker: Ottla, port: int, cursor: Any
             took_ms = sorted(_latencies(broker, topic, port, rows, int(4 * bench.scale.seconds)))
     row = f"PostgreSQL changes at {_PACE:,}/s"
     for part in (50, 99):
-        bench.sheet.add(OTTLA, row, f"p{part}", "ms", took_ms[len(took_ms) * part // 100])
+        bench.sheet.add(worker.tool, row, f"p{part}", "ms", took_ms[len(took_ms) * part // 100])
 
 
 def _latencies(broker: Ottla, topic: str, port: int, first: int, seconds: int) -> list[float]:

@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,11 +61,16 @@ class Worker:
 
 @contextmanager
 def running_worker(
-    bench: Bench, folder: Path, tool: str, broker: Ottla, group: str | None = None
+    bench: Bench,
+    folder: Path,
+    tool: str,
+    broker: Ottla,
+    group: str | None = None,
+    plugins: Sequence[str] = (),
 ) -> Iterator[Worker]:
     """Starts a distributed worker, and measures how long it takes and what it needs before its first connector.
 
-    A worker of a group that is given joins others: its start is not measured.
+    A worker of a group that is given joins others: its start is not measured. `plugins` are coordinates of Java's.
     """
     name = group or bench.name(f"connect {tool}")
     (port,) = free_ports(1)
@@ -87,7 +92,7 @@ def running_worker(
     command = [sys.executable, "-m", "ottla", "connect", "run", str(file)]
     if tool == KAFKA:
         parts = ("connect-runtime", "connect-file", "connect-json")
-        path = classpath(*(f"org.apache.kafka:{one}:{VERSION}" for one in parts))
+        path = classpath(*(f"org.apache.kafka:{one}:{VERSION}" for one in parts), *plugins)
         command = ["java", *KAFKA_JVM_FLAGS, "-cp", path, "org.apache.kafka.connect.cli.ConnectDistributed"]
         command.append(str(file))
     with (folder / f"{name}-{port}.log").open("wb") as log:
