@@ -3,13 +3,16 @@
 import contextlib
 import itertools
 import json
+import re
 
 import pytest
+from click.testing import CliRunner
 
 from integration.connect_rest import STRINGS, Rest, eventually
 from ottla import KafkaConsumer
 from ottla.connect.assign import assign
 from ottla.connect.config.worker import worker_config
+from ottla.connect.connectors_cli import connectors
 from ottla.connect.failures import ConnectError
 from ottla.connect.worker import Worker
 from ottla.testing.running import running_broker
@@ -92,6 +95,18 @@ def test_two_workers_share_connectors_forward_requests_and_take_over(broker, tmp
             for number in range(4)
         }
         assert sorted(map(list(owners.values()).count, {w.worker_id for w in workers})) == [2, 2]
+        # Each worker tells how far any connector is, and a line of the status says it for each.
+        for number, owner in owners.items():
+            for rest in (one, two):
+                path = f"/ottla/connectors/c{number}"
+                eventually(lambda rest=rest, path=path: rest.call("GET", path)[1].get("records") == 2)
+                assert rest.call("GET", path)[1]["worker_id"] == owner
+        shown = CliRunner().invoke(connectors, ["--connect-url", two.url, "status"]).output.splitlines()
+        assert shown[0].split() == ["NAME", "STATE", "RECORDS/S", "BEHIND", "LAST", "CYCLE", "WORKER"]
+        for number, line in enumerate(shown[1:]):
+            assert re.match(
+                rf"c{number} +RUNNING +\d+\.\d +0 bytes +\d+ s ago +{re.escape(owners[number])}$", line
+            )
         assert two.call("PUT", "/connectors/c0/pause") == (202, None)
         one.await_states("c0", "PAUSED", "PAUSED")
         assert two.call("PUT", "/connectors/c0/resume") == (202, None)
@@ -174,6 +189,17 @@ def test_a_config_topic_with_several_partitions_is_refused(broker):
         worker(broker, "wide")
     with pytest.raises(ConnectError, match=r"required to have 'cleanup\.policy=compact'"):
         worker(broker, "kept")
+
+
+def test_a_second_cluster_with_the_same_config_topic_is_refused_while_the_first_has_workers(broker):
+    with cluster(broker, "holder", 1) as (_, rests):
+        rests[0].create("held", connector_class="FileStreamSource", file="/nowhere", topic="held")
+        with pytest.raises(
+            ConnectError, match=r"belongs to the Connect cluster holder, which has workers at .*"
+        ):
+            worker(broker, "second", **{"config.storage.topic": "holder-configs"})
+    # A cluster may be given another name.
+    worker(broker, "second", **{"config.storage.topic": "holder-configs"}).stop()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

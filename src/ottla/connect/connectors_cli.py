@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -129,7 +131,7 @@ def status(ctx: click.Context, name: str | None, follow: bool, trace: bool) -> N
     while True:
         if name is None:
             found = client.call("GET", "/connectors?expand=status")
-            lines = _columns(_rows(found))
+            lines = _columns(_progress_rows(client, found))
         else:
             found = client.call("GET", one(name, "/status"))
             lines = _status_lines(client, found, trace)
@@ -137,6 +139,41 @@ def status(ctx: click.Context, name: str | None, follow: bool, trace: bool) -> N
         if not follow:
             return
         threading.Event().wait(1.0)
+
+
+def _progress_rows(
+    client: RestClient, found: Mapping[str, Mapping[str, ConnectorStatus]]
+) -> list[tuple[str, ...]]:
+    """A line for each connector. Java's workers do not tell how far a connector is."""
+    rows: list[tuple[str, ...]] = [("NAME", "STATE", "RECORDS/S", "BEHIND", "LAST CYCLE", "WORKER", "")]
+    for name, answer in sorted(found.items()):
+        status = answer["status"]
+        rate = lag = last = "-"
+        progress = _progress(client, name)
+        if progress is not None:
+            rate, lag = progress.rate, progress.lag or "-"
+            if progress.at_ms is not None:
+                last = f"{max(0, time.time_ns() // 1_000_000 - progress.at_ms) // 1000} s ago"
+        shown = sentence(status)[:80]
+        rows.append((name, worst(status), rate, lag, last, status["connector"]["worker_id"], shown))
+    return rows
+
+
+class _Progress(NamedTuple):
+    records: str
+    rate: str
+    lag: str | None
+    at_ms: int | None
+
+
+def _progress(client: RestClient, name: str) -> _Progress | None:
+    """How far a connector is; None from Java's workers."""
+    try:
+        found = client.call("GET", f"/ottla{one(name)}")
+    except ConnectError:
+        return None
+    records, rate = f"{found['records']:,}", f"{found['records_per_second']:,}"
+    return _Progress(records, rate, found["lag"], found["last_cycle_at"])
 
 
 def _status_lines(client: RestClient, found: ConnectorStatus, trace: bool) -> list[str]:
@@ -152,12 +189,10 @@ def _status_lines(client: RestClient, found: ConnectorStatus, trace: bool) -> li
         lines += [
             part["trace"] for part in (found["connector"], *found["tasks"]) if part.get("trace") is not None
         ]
-    try:
-        progress = client.call("GET", f"/ottla{one(found['name'])}")
-        lag = f", behind by {progress['lag']}" if progress["lag"] else ""
-        lines.append(f"{progress['records']} records, {progress['records_per_second']}/s{lag}")
-    except ConnectError:
-        pass
+    progress = _progress(client, found["name"])
+    if progress is not None:
+        lag = f", behind by {progress.lag}" if progress.lag else ""
+        lines.append(f"{progress.records} records, {progress.rate}/s{lag}")
     return lines
 
 
@@ -286,9 +321,11 @@ def config() -> None:
 @click.argument("name")
 @click.pass_context
 def show_config(ctx: click.Context, name: str) -> None:
-    """Show the configuration as it was given."""
+    """Show the configuration; secrets are hidden, but not with --json."""
+    from ottla.connect.config.secrets import masked
+
     found = _client(ctx).call("GET", one(name, "/config"))
-    _show(ctx, found, [f"{key}={value}" for key, value in sorted(found.items())])
+    _show(ctx, found, [f"{key}={value}" for key, value in sorted(masked(found).items())])
 
 
 @config.command("set")

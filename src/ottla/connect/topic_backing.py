@@ -59,6 +59,9 @@ class TopicBacking(Backing):
                 "single partition in order to guarantee consistency of connector configurations, but found "
                 f"{self._configs.partitions} partitions."
             )
+        from ottla.connect.holders import refuse_a_second_cluster
+
+        refuse_a_second_cluster(self._status_brokers, self._configs.topic, self._config.group_id or "")
         self._statuses.open(
             values["status.storage.partitions"],
             values["status.storage.replication.factor"],

@@ -252,7 +252,10 @@ class Worker:
         """The resident tasks of this worker; None if small cycles run in this process."""
         from ottla.connect.run.resident_pool import ResidentPool
 
-        wanted = int(self.config.values["ottla.resident.tasks"])
+        wanted = self.config.values["ottla.resident.tasks"]
+        if wanted is None:
+            # A worker alone starts Spark with its first large cycle, and often never.
+            wanted = -1 if self.config.distributed else 0
         if wanted == 0 or self.config.values["ottla.spark.master"] in ("local", "local[1]"):
             _logger.info("small cycles run in this process: there are no resident Spark tasks")
             return None
@@ -355,6 +358,10 @@ class Worker:
         self.herder.known(name)
         runner = self.supervisor.runner(name)
         if runner is None:
+            owner = self.herder.status(name)["connector"]["worker_id"]
+            if self.config.distributed and owner != self.worker_id:
+                url = f"{self.config.advertised_scheme}://{owner}"
+                raise NotLeader(f"Connector {name} runs on {owner}", url)
             raise NotFound(f"Connector {name} does not run on this worker")
         return {"name": name, "worker_id": self.worker_id, **runner.progress.json()}
 

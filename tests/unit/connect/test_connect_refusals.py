@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from ottla.connect.config.connector import validate_connector
-from ottla.connect.failures import BadRequest
+from ottla.connect.failures import BadRequest, ConnectError
 from ottla.connect.plugins import Plugins
 
 
@@ -29,3 +31,18 @@ def test_transactions_that_a_connector_would_define_are_refused_in_kafka_s_words
     (value,) = (one for _, one in found.configs if one.name == "transaction.boundary")
     assert len(value.errors) == errors
     assert all("does not support connector-defined transaction boundaries" in one for one in value.errors)
+
+
+def test_an_unknown_key_is_accepted_and_the_nearest_one_is_named():
+    config = {"name": "lines", "connector.class": "FileStreamSource", "topic": "lines", "flie": "lines.txt"}
+    found = validate_connector(Plugins(), config)
+    assert found.unknown == ["flie has no effect; did you mean file?"]
+    assert not any(value.errors for _, value in found.configs)
+
+
+def test_a_missing_library_is_named_with_the_extra_that_has_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pymongo", None)
+    for name in [one for one in sys.modules if one.startswith("ottla.connect.") and "mongo" in one]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ConnectError, match=r"pip install 'ottla\[mongodb\]'"):
+        Plugins().connector("com.mongodb.kafka.connect.MongoSinkConnector")

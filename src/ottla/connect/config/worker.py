@@ -15,7 +15,7 @@ _OWN: Final = ConfigDef(
     [
         ConfigKey("ottla.spark.master", default="none"),
         ConfigKey("ottla.rest.logins.file", default=None),
-        ConfigKey("ottla.resident.tasks", "INT", 0, valid="[-1,...]"),
+        ConfigKey("ottla.resident.tasks", "INT", None, valid="[-1,...]"),
         ConfigKey("ottla.inline.max.bytes", "LONG", 1 << 20, valid="[1,...]"),
         ConfigKey("ottla.cycle.max.records", "INT", 50_000, valid="[1,...]"),
         ConfigKey("ottla.cycle.max.bytes", "LONG", 16 << 20, valid="[1,...]"),

@@ -197,8 +197,9 @@ async def between_workers(request: Request) -> Response:
     raise Forbidden("Workers of Ottla do not use this path: it is for Java workers among each other")
 
 
-async def progress(request: Request) -> Response:
-    """GET /ottla/connectors/{connector}"""
+@forwarding
+async def progress(request: Request, _: Json) -> Response:
+    """GET /ottla/connectors/{connector}, from the worker that runs it."""
     return JSONResponse(_worker(request).progress(_name(request)))
 
 

@@ -31,7 +31,7 @@ def forwarding(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     @functools.wraps(endpoint)
     async def serve(request: Request) -> Response:
         last = request.url.path.rstrip("/").rpartition("/")[2]
-        bare = request.method == "DELETE" or f"{request.method}/{last}" in _NO_BODY
+        bare = request.method in ("DELETE", "GET") or f"{request.method}/{last}" in _NO_BODY
         try:
             body = None if bare else await json_body(request)
         except NotJson as error:

@@ -41,9 +41,10 @@ class Progress:
         self._recent.append((time.monotonic(), records))
 
     def rate(self) -> float:
-        """Records per second, over the last minute."""
-        since = time.monotonic() - _WINDOW_S
-        return sum(records for at, records in self._recent if at >= since) / _WINDOW_S
+        """Records per second, over the last minute, or since the first cycle in it."""
+        now = time.monotonic()
+        recent = [(at, records) for at, records in self._recent if at >= now - _WINDOW_S]
+        return sum(records for _, records in recent) / max(1.0, now - recent[0][0]) if recent else 0.0
 
     def json(self) -> JsonObject:
         """For REST."""
