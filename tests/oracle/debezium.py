@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from integration.connect_rest import eventually
-from ottla import KafkaConsumer
+from ottla import KafkaConsumer, TopicPartition
 from ottla.testing.maven import classpath
 
 CONNECTORS = (
@@ -52,6 +52,24 @@ def records(bootstrap: str, topic: str, count: int, timeout_s: float = 60.0) -> 
         except AssertionError:
             raise AssertionError(f"{topic} has {len(found)} records instead of {count}") from None
         assert not consumer.poll(300), f"{topic} has more than {count} records"
+    return found
+
+
+def all_records(bootstrap: str, topic: str) -> list[tuple[Any, Any]]:
+    """Keys and values of a topic with one partition, up to where it ends now."""
+    place = TopicPartition(topic, 0)
+    found: list[tuple[Any, Any]] = []
+    with KafkaConsumer(
+        bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+    ) as consumer:
+        consumer.assign([place])
+        end = consumer.end_offsets([place])[place]
+        while consumer.position(place) < end:
+            for batch in consumer.poll(100).values():
+                for record in batch:
+                    found.append(
+                        tuple(json.loads(one) if one else None for one in (record.key, record.value))
+                    )
     return found
 
 

@@ -14,7 +14,7 @@ from ottla.client.cluster_settings import writer_settings
 from ottla.connect.config.connector import framework_keys
 from ottla.connect.config.definitions import ConfigDef
 from ottla.connect.data.record import SourceRecord
-from ottla.connect.failures import Retriable
+from ottla.connect.failures import Retriable, TaskFailed
 from ottla.connect.run.chain import ChainSpec
 from ottla.connect.run.context import RunContext
 from ottla.connect.run.source import SourceRun
@@ -117,6 +117,18 @@ def test_a_cycle_that_fails_leaves_neither_records_nor_offsets(broker, topic, st
     assert again.cycle() and not again.cycle()
     again.stop()
     assert values_of(broker, topic) == Counter("abcd")
+
+
+def test_a_cycle_that_takes_too_long_for_a_transaction_fails_with_a_sentence(
+    broker, topic, store, monkeypatch
+) -> None:
+    run = run_of(broker, topic, store, "abcd")
+    run.cycle()
+    monkeypatch.setattr("ottla.connect.run.source._LONGEST_S", -1.0)
+    with pytest.raises(TaskFailed, match=r"nothing of it was written\. Lower ottla\.cycle\.max\.records"):
+        run.cycle()
+    run.stop()
+    assert store.read(topic) == {KEY: {"at": 2}} and values_of(broker, topic) == Counter("ab")
 
 
 @pytest.mark.parametrize("took_place", [True, False])

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _TRANSACTION_TIMEOUT_MS: Final = 900_000
+_LONGEST_S: Final = 840.0
+"""Brokers end a transaction that takes longer than the timeout: a cycle that comes near it is given up before."""
 
 
 class SourceRun:
@@ -260,8 +262,16 @@ class SourceRun:
     ) -> int:
         assert self._brokers is not None
         records = 0
+        began_s = time.monotonic()
         for split in splits:
             for rows in self._chain.to_rows(reader.read(split)):
+                if time.monotonic() - began_s > _LONGEST_S and self._driver is not None:
+                    raise TaskFailed(
+                        f"a cycle takes longer than {_LONGEST_S:.0f} s, and brokers end its transaction after "
+                        f"{_TRANSACTION_TIMEOUT_MS // 1000} s: nothing of it was written. Lower "
+                        "ottla.cycle.max.records of the worker; for a large table of a snapshot, lower the "
+                        "connector's ottla.snapshot.max.rows, which needs a key of the table"
+                    )
                 self._ensure_topics(rows)
                 write_rows(writer, grant, self._brokers, rows, None, self._turn)
                 self._turn += 1

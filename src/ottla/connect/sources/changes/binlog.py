@@ -97,9 +97,14 @@ class LogRows:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A statement that may have changed tables."""
+    """A statement that may have changed tables, and the database that it was in."""
 
     text: str
+    database: str
+    file: str
+    at: int
+    time_s: int
+    server_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,13 +302,14 @@ class _Entries:
             if truncated := _TRUNCATE.fullmatch(text):
                 yield from self._truncation(truncated, event, size)
             else:
-                yield Definition(text)
+                at = event.packet.log_pos - size
+                place = (_schema_of(event), self._stream.log_file, at)
+                yield Definition(text, *place, event.timestamp, event.packet.server_id)
             yield self._commit(event)
 
     def _truncation(self, found: re.Match[str], event: QueryEvent, size: int) -> Iterator[Entry]:
         place, name = (_unquoted(one) for one in found.groups())
-        schema = event.schema.decode("utf-8", "replace") if isinstance(event.schema, bytes) else event.schema
-        table = TableId(name, place or str(schema))
+        table = TableId(name, place or _schema_of(event))
         if self._wanted(table):
             at, server_id = event.packet.log_pos - size, event.packet.server_id
             rows: list[tuple[Row | None, Row | None]] = [(None, None)]
@@ -338,6 +344,10 @@ class _Entries:
             self._thread,
             size,
         )
+
+
+def _schema_of(event: QueryEvent) -> str:
+    return event.schema.decode("utf-8", "replace") if isinstance(event.schema, bytes) else str(event.schema)
 
 
 def _unquoted(name: str | None) -> str:

@@ -12,6 +12,8 @@ from typing import Final
 from ottla.connect.data import schema as schemas
 from ottla.connect.data.record import Headers, SourceRecord
 from ottla.connect.data.schema import ConnectValue, Schema, Struct, Type
+from ottla.connect.sources.changes import transactions
+from ottla.connect.sources.changes.transactions import Order
 
 VERSION: Final = "3.6.3"
 CREATE: Final = "c"
@@ -31,12 +33,6 @@ POINT: Final = schemas.struct(
     name="io.debezium.data.geometry.Point",
     version=1,
     doc="Geometry (POINT)",
-)
-_TRANSACTION: Final = schemas.struct(
-    [("id", schemas.STRING), ("total_order", schemas.INT64), ("data_collection_order", schemas.INT64)],
-    optional=True,
-    name="event.block",
-    version=1,
 )
 _SNAPSHOT: Final = Schema(
     Type.STRING,
@@ -118,7 +114,7 @@ class TableShape:
                 ("before", row),
                 ("after", row),
                 ("source", source),
-                ("transaction", _TRANSACTION),
+                ("transaction", transactions.BLOCK),
                 ("op", schemas.STRING),
                 ("ts_ms", _OPTIONAL_INT64),
                 ("ts_us", _OPTIONAL_INT64),
@@ -195,6 +191,8 @@ class Change:
     source: list[ConnectValue]
     moved_from: Row | None = None
     """The row's old key, if an update changed it."""
+    order: Order | None = None
+    """Its place in its transaction, if the records tell it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +229,7 @@ def records_of_change(change: Change, style: RecordStyle) -> Iterator[SourceReco
         if style.tombstones:
             yield SourceRecord(shape.topic, None, None, old, shape.key, headers=leaving)
         coming = _with_key(style, "__debezium.oldkey", old, shape)
-        yield _record(change, CREATE, new, None, change.after, coming)
+        yield _record(change, CREATE, new, None, change.after, coming, second=True)
         return
     row = change.after if change.after is not None else change.before
     key = shape.key_of(row) if row is not None else None
@@ -248,7 +246,14 @@ def _with_key(style: RecordStyle, name: str, key: Struct | None, shape: TableSha
 
 
 def _record(
-    change: Change, op: str, key: Struct | None, before: Row | None, after: Row | None, headers: Headers
+    change: Change,
+    op: str,
+    key: Struct | None,
+    before: Row | None,
+    after: Row | None,
+    headers: Headers,
+    *,
+    second: bool = False,
 ) -> SourceRecord:
     shape = change.shape
     now_ns = time.time_ns()
@@ -257,7 +262,7 @@ def _record(
         None if before is None else shape.struct_of(before),
         None if after is None else shape.struct_of(after),
         Struct.of_values(shape.source, change.source),
-        None,
+        None if change.order is None else change.order.block(second),
         op,
         now_ns // 1_000_000,
         now_ns // 1_000,

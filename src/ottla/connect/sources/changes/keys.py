@@ -35,6 +35,43 @@ CHANGES: Final = ConfigDef(
             "heartbeat.action.query", default="", importance="LOW", documentation="Run at each heartbeat"
         ),
         ConfigKey("topic.heartbeat.prefix", default="__debezium-heartbeat", importance="LOW"),
+        ConfigKey(
+            "provide.transaction.metadata",
+            "BOOLEAN",
+            False,
+            "LOW",
+            "Records of the beginnings and ends of transactions, and the order of changes in them",
+        ),
+        ConfigKey(
+            "topic.transaction",
+            default="transaction",
+            importance="LOW",
+            documentation="The end of the name of the topic of transactions",
+        ),
+        ConfigKey(
+            "signal.data.collection",
+            default="",
+            importance="MEDIUM",
+            documentation="A table with id, type and data, into which signals are inserted",
+        ),
+        ConfigKey(
+            "signal.enabled.channels", "LIST", ["source"], "LOW", "source: the table of signals", "[source]"
+        ),
+        ConfigKey(
+            "incremental.snapshot.chunk.size",
+            "INT",
+            1024,
+            "LOW",
+            "Rows of one part of an incremental snapshot",
+        ),
+        ConfigKey(
+            "ottla.snapshot.max.rows",
+            "LONG",
+            5_000_000,
+            "LOW",
+            "Tables with more rows, by the server's estimate, are read in parts beside the stream",
+            valid="[1,...]",
+        ),
         ConfigKey("decimal.handling.mode", default="precise", valid="[precise, double, string]"),
         ConfigKey(
             "time.precision.mode",
@@ -60,12 +97,21 @@ class ChangeSettings:
     heartbeat_prefix: str
     snapshot_mode: str
     headers: bool
+    transactions: bool
+    transactions_topic: str
+    signals: str
+    chunk_rows: int
+    most_rows: int
+    """Of a table that is read in one cycle, which is one transaction."""
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> ChangeSettings:
         """The settings of checked values."""
         skipped, every_ms = values["skipped.operations"], values["heartbeat.interval.ms"]
+        chunk_rows = values["incremental.snapshot.chunk.size"]
+        most_rows = values["ottla.snapshot.max.rows"]
         assert isinstance(skipped, list) and isinstance(every_ms, int)
+        assert isinstance(chunk_rows, int) and isinstance(most_rows, int)
         return cls(
             str(values["topic.prefix"]),
             values["tombstones.on.delete"] is True,
@@ -75,6 +121,11 @@ class ChangeSettings:
             str(values["topic.heartbeat.prefix"]),
             str(values["snapshot.mode"]),
             values["extended.headers.enabled"] is True,
+            values["provide.transaction.metadata"] is True,
+            f"{values['topic.prefix']}.{values['topic.transaction']}",
+            str(values["signal.data.collection"] or ""),
+            chunk_rows,
+            most_rows,
         )
 
 
@@ -127,4 +178,9 @@ def pattern_errors(config: Mapping[str, str]) -> dict[str, list[str]]:
                 re.compile(one)
             except re.error as error:
                 found.setdefault(name, []).append(f"the pattern {one} cannot be read: {error}")
+    channels = filter(None, re.split(r"\s*,\s*", config.get("signal.enabled.channels", "").strip()))
+    if others := [one for one in channels if one != "source"]:
+        found["signal.enabled.channels"] = [
+            f"the channel {others[0]} is not there: set source, and insert signals into signal.data.collection"
+        ]
     return found

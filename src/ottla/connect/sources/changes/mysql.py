@@ -73,7 +73,12 @@ class MySqlChanges(SourceConnector):
                         importance="LOW",
                         documentation=_NO_HISTORY,
                     ),
-                    ConfigKey("include.schema.changes", "BOOLEAN", False, "LOW", _NO_HISTORY),
+                    ConfigKey(
+                        "include.schema.changes",
+                        "BOOLEAN",
+                        True,
+                        documentation="Statements about tables, in the topic that is named as topic.prefix",
+                    ),
                 ]
             )
         )

@@ -20,6 +20,7 @@ import pymysql
 from pymysql.cursors import SSCursor
 from pymysqlreplication.gtid import Gtid, GtidSet
 
+from ottla.connect.data.record import SourceRecord
 from ottla.connect.data.schema import ConnectValue
 from ottla.connect.databases.dialect import TableId
 from ottla.connect.failures import ConnectError, TaskFailed
@@ -33,8 +34,9 @@ from ottla.connect.sources.changes.binlog import (
     LogRows,
     Truncation,
 )
-from ottla.connect.sources.changes.envelope import READ, TRUNCATE, UPDATE, VERSION, Change
+from ottla.connect.sources.changes.envelope import CREATE, READ, TRUNCATE, UPDATE, VERSION, Change
 from ottla.connect.sources.changes.keys import ChangeSettings
+from ottla.connect.sources.changes.mysql_chunks import MySqlChunks
 from ottla.connect.sources.changes.mysql_server import MySqlServer, MySqlTable
 from ottla.connect.sources.changes.reader import (
     DRAIN_S,
@@ -43,6 +45,9 @@ from ottla.connect.sources.changes.reader import (
     ChangeReader,
     snapshot_tables,
 )
+from ottla.connect.sources.changes.schema_changes import SchemaChanges, statement
+from ottla.connect.sources.changes.signals import INCREMENTAL, Chunk, Waiting, Work
+from ottla.connect.sources.changes.transactions import Mark, Order
 from ottla.connect.spi import Offsets, ReadLimit
 from ottla.json_types import Json, JsonObject, as_int, as_list, as_text
 
@@ -53,7 +58,7 @@ _MOST_SHAPES: Final = 10_000
 _PURGED: Final = 1236
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Event:
     """A row's change that waits to be written: its table as it was then, and where it stands in the log."""
 
@@ -61,6 +66,7 @@ class _Event:
     rows: LogRows
     index: int
     gtid: str | None
+    order: Order | None = None
 
 
 @dataclass(slots=True)
@@ -110,6 +116,10 @@ class MySqlReader(ChangeReader[_Event]):
         self._skip = (0, 0)
         """How many events, and rows of the next one, of the first transaction are in Kafka."""
         self._lag: tuple[float, str | None] = (0.0, None)
+        self._chunks = MySqlChunks(self._server, self._settings.signals)
+        self._definitions: SchemaChanges | None = None
+        if values["include.schema.changes"] is True:
+            self._definitions = SchemaChanges(self._server, self._server.source)
 
     def describe(self) -> list[str]:
         """What `ottla connect validate` shows."""
@@ -145,9 +155,19 @@ class MySqlReader(ChangeReader[_Event]):
         at = self._opened().at
         # The stream begins where the first table was read.
         start = _position(stored) if stored else at
+        work = Work.of(stored)
         if waiting:
-            done[str(waiting[0])] = [at.file, at.at]
-        return _snapshot_offset(start, done, last=len(waiting) <= 1)
+            table = waiting[0]
+            large = bool(self._settings.signals) and self._server.rows_of(table) > self._settings.most_rows
+            if large and any(one.key for one in self._server.table_columns(table)):
+                _logger.info(
+                    "table %s is read in parts, beside the log: it is too large for one cycle", table
+                )
+                work = work.with_table(table)
+                done[str(table)] = ["", 0]
+            else:
+                done[str(table)] = [at.file, at.at]
+        return work.into(_snapshot_offset(start, done, last=len(waiting) <= 1))
 
     def _opened(self) -> _Snapshot:
         if self._snapshot is None:
@@ -161,7 +181,10 @@ class MySqlReader(ChangeReader[_Event]):
         self._done, self._begin = start, None
         self._gtids = Gtids(start.gtids, mariadb=mariadb)
         self._skip = (as_int(stored.get("event", 0), "event"), as_int(stored.get("row", 0), "row"))
-        return Binlog(self._server.login, self._server_id, start, mariadb=mariadb, wanted=self._server.wanted)
+        return Binlog(self._server.login, self._server_id, start, mariadb=mariadb, wanted=self._is_read)
+
+    def _is_read(self, table: TableId) -> bool:
+        return str(table) == self._settings.signals or self._server.wanted(table)
 
     # -- the log
 
@@ -178,6 +201,8 @@ class MySqlReader(ChangeReader[_Event]):
                     entry = self._log.take(1.0 if pending else 0.0)
                     if entry is not None:
                         self._take(entry, passed)
+                        if self._chunk is not None and self._chunk_is_passed():
+                            return
                     elif not pending:
                         return
                     if not self._drained.events and time.monotonic() > until:
@@ -195,15 +220,53 @@ class MySqlReader(ChangeReader[_Event]):
         elif isinstance(entry, Definition):
             self._server.forget_definitions()
             self._shapes.clear()
+            if self._definitions is not None:
+                self._define(self._definitions, entry, passed)
         elif isinstance(entry, Truncation):
             self._truncate(entry, passed)
         elif isinstance(entry, Commit):
-            if self._begin is not None and self._begin.gtid is not None:
-                self._gtids.add(self._begin.gtid)
+            begin = self._begin
+            if begin is not None and begin.gtid is not None:
+                self._gtids.add(begin.gtid)
             self._begin, self._skip = None, (0, 0)
             self._done = LogPosition(entry.file, entry.at)
-            if self._drained.events:
+            if (counts := self._counter.end()) and begin is not None:
+                self._drained.events.append(Mark(_transaction_id(begin), entry.time_s * 1000, counts))
+            if self._drained.is_something():
                 self._drained.offset = self._offset(entry.time_s, entry.server_id, passed)
+
+    def _define(
+        self, definitions: SchemaChanges, entry: Definition, passed: Mapping[str, tuple[int, int]]
+    ) -> None:
+        """The record of a statement about tables that are read."""
+        done = statement(entry.text, entry.database)
+        begin = self._begin
+        if done is None or begin is None:
+            return
+        place = LogPosition(begin.file, begin.at).order()
+        tables = tuple(
+            (kind, one)
+            for kind, one in done.tables
+            if self._server.wanted(one) and place >= passed.get(str(one), (0, 0))
+        )
+        if not tables if done.tables else not self._server.reads_database(done.database):
+            return
+        at = LogPosition(entry.file, entry.at)
+
+        def source(table: TableId) -> list[ConnectValue]:
+            return self._source(table, entry.time_s * 1_000_000, at, 0, entry.server_id, begin.gtid, None)
+
+        self._drained.events.append(definitions.record(entry.text, replace(done, tables=tables), source))
+
+    def _before_snapshot(self) -> Iterator[SourceRecord]:
+        if self._definitions is None:
+            return
+        snapshot = self._opened()
+
+        def source(table: TableId) -> list[ConnectValue]:
+            return self._source(table, time.time_ns() // 1000, snapshot.at, 0, 0, None, None, snapshot="true")
+
+        yield from self._definitions.of_snapshot(self._server.tables(), source)
 
     def _truncate(self, entry: Truncation, passed: Mapping[str, tuple[int, int]]) -> None:
         """The log has TRUNCATE as a statement, without columns: the table tells what they are."""
@@ -221,14 +284,28 @@ class MySqlReader(ChangeReader[_Event]):
         if begin is None:
             raise TaskFailed("the binary log has rows outside of a transaction")
         events, skipped_rows = self._skip
-        if rows.number <= events or rows.op in self._settings.skipped:
+        again = rows.number <= events
+        if rows.op in self._settings.skipped or (again and not self._settings.transactions):
             return
         if LogPosition(begin.file, begin.at).order() < passed.get(str(rows.table), (0, 0)):
             return
-        table = self._shape(rows)
         drained = self._drained
-        for index in range(skipped_rows if rows.number == events + 1 else 0, len(rows.rows)):
-            drained.events.append(_Event(table, rows, index, begin.gtid))
+        done = len(rows.rows) if again else skipped_rows if rows.number == events + 1 else 0
+        if self._server.wanted(rows.table):
+            table = self._shape(rows)
+            for index in range(0 if self._settings.transactions else done, len(rows.rows)):
+                event = _Event(table, rows, index, begin.gtid)
+                first = self._settings.transactions and self._count(event, begin)
+                if index < done:
+                    continue
+                if first:
+                    drained.events.append(Mark(_transaction_id(begin), rows.time_s * 1000, None))
+                drained.events.append(event)
+                self._leave_out(event)
+        if again:
+            return
+        if str(rows.table) == self._settings.signals and rows.op == CREATE:
+            self._take_signals(rows, done)
         drained.bytes += rows.bytes
         drained.offset = {
             **self._offset(rows.time_s, rows.server_id, passed),
@@ -236,6 +313,32 @@ class MySqlReader(ChangeReader[_Event]):
             "pos": begin.at,
             "event": rows.number,
         }
+
+    def _count(self, event: _Event, begin: Begin) -> bool:
+        """Gives a change its place in its transaction; whether it is the first one."""
+        moved = event.rows.op == UPDATE and self._change(event).moved_from is not None
+        event.order = self._counter.count(_transaction_id(begin), str(event.table.table), 2 if moved else 1)
+        return event.order.total == 1
+
+    def _take_signals(self, rows: LogRows, done: int) -> None:
+        for _, row in rows.rows[done:]:
+            values = [(row or {}).get(one.name) for one in rows.columns[:3]]
+            name, kind, data = (
+                None if one is None else _text(one) for one in (*values, None, None, None)[:3]
+            )
+            if name is None or not self._chunks.saw(name):
+                self._signal(kind, data, f"{{file={rows.file}, pos={rows.at}}}")
+
+    def _leave_out(self, event: _Event) -> None:
+        """A row of the chunk that the log changes later; its newer version is in the log."""
+        chunk = self._chunk
+        if chunk is None or not self._chunks.is_open or chunk.waiting.table != str(event.rows.table):
+            return
+        if event.rows.op == TRUNCATE:
+            chunk.changes.clear()
+            return
+        change = self._change(event)
+        chunk.drop(change.before, change.after)
 
     def _shape(self, rows: LogRows) -> MySqlTable:
         key = (rows.table, rows.columns)
@@ -255,7 +358,25 @@ class MySqlReader(ChangeReader[_Event]):
         left = {table: list(at) for table, at in passed.items() if at > done.order()}
         if left:
             offset[SNAPSHOT_TABLES] = json.dumps(left)
-        return offset
+        return self._work.into(offset)
+
+    # -- incremental snapshots
+
+    def _tables(self) -> list[TableId]:
+        return self._server.tables()
+
+    def _read_chunk(self, waiting: Waiting) -> Chunk | None:
+        at = self._done
+        return self._chunks.read(
+            waiting,
+            self._settings.chunk_rows,
+            lambda table: self._source(
+                table, time.time_ns() // 1000, at, 0, 0, None, None, snapshot=INCREMENTAL
+            ),
+        )
+
+    def _chunk_is_passed(self) -> bool:
+        return self._begin is None and self._chunks.is_passed()
 
     def _ask(self, sql: str) -> object:
         return self._server.ask(sql)
@@ -297,7 +418,7 @@ class MySqlReader(ChangeReader[_Event]):
         moved = None
         if rows.op == UPDATE and before is not None and after is not None:
             moved = None if table.shape.has_same_key(before, after) else before
-        return Change(table.shape, rows.op, before, after, source, moved)
+        return Change(table.shape, rows.op, before, after, source, moved, event.order)
 
     def _source(
         self,
@@ -308,13 +429,15 @@ class MySqlReader(ChangeReader[_Event]):
         server_id: int,
         gtid: str | None,
         thread: int | None,
+        *,
+        snapshot: str = "false",
     ) -> list[ConnectValue]:
         """The block `source`, in the order of its fields."""
         server = self._server
         times = (at_us, at_us * 1000)
         return [
-            *(VERSION, server.connector, server.prefix, at_us // 1000, "false", table.schema, None, *times),
-            *(table.name, server_id, gtid, at.file, at.at, row, thread, None),
+            *(VERSION, server.connector, server.prefix, at_us // 1000, snapshot, table.schema, None, *times),
+            *(table.name or None, server_id, gtid, at.file, at.at, row, thread, None),
         ]
 
     # -- the rest
@@ -350,10 +473,19 @@ class MySqlReader(ChangeReader[_Event]):
 
     def stop(self) -> None:
         self._close_snapshot()
+        self._chunks.close()
         if self._log is not None:
             self._log.close()
             self._log = None
         self._server.close()
+
+
+def _transaction_id(begin: Begin) -> str:
+    return begin.gtid or f"file={begin.file},pos={begin.at}"
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _position(stored: Mapping[str, Json]) -> LogPosition:

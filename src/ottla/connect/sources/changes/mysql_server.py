@@ -101,7 +101,7 @@ class MySqlServer:
             str(values["bigint.unsigned.handling.mode"]),
             str(values["binary.handling.mode"]),
         )
-        self._source = _source(connector)
+        self.source = _source(connector)
         self._connection: pymysql.Connection | None = None
         self._defined: dict[TableId, Definitions] = {}
 
@@ -192,6 +192,18 @@ class MySqlServer:
         if table.schema in _SYSTEM or not self._databases.chosen(table.schema):
             return False
         return self.choice.table(table)
+
+    def rows_of(self, table: TableId) -> int:
+        """How many rows a table has, as the server estimates it."""
+        rows = self.ask(
+            "SELECT table_rows AS found FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+            [table.schema, table.name],
+        )
+        return int(str(rows[0]["found"] or 0)) if rows else 0
+
+    def reads_database(self, name: str) -> bool:
+        """Whether the connector may read tables of a database."""
+        return name not in _SYSTEM and self._databases.chosen(name)
 
     def has_file(self, file: str) -> bool:
         """Whether the server still has a file of its log."""
@@ -292,7 +304,7 @@ class MySqlServer:
             )
         known = {name for name, _ in types}
         shape = TableShape.of(
-            f"{self.prefix}.{table}", fields, [one for one in keys if one in known], self._source
+            f"{self.prefix}.{table}", fields, [one for one in keys if one in known], self.source
         )
         return MySqlTable(table, tuple(types), shape)
 

@@ -23,14 +23,9 @@ from ottla.connect.databases.connection import Connection, Cursor
 from ottla.connect.databases.dialect import FETCH_ROWS, TableId
 from ottla.connect.failures import ConnectError, Retriable, TaskFailed
 from ottla.connect.sources.changes import pgoutput
-from ottla.connect.sources.changes.envelope import (
-    READ,
-    TRUNCATE,
-    UPDATE,
-    VERSION,
-    Change,
-)
+from ottla.connect.sources.changes.envelope import CREATE, READ, TRUNCATE, UPDATE, VERSION, Change
 from ottla.connect.sources.changes.keys import ChangeSettings
+from ottla.connect.sources.changes.pg_chunks import PgChunks
 from ottla.connect.sources.changes.pg_server import PgServer, PgTable, lsn_number, lsn_text
 from ottla.connect.sources.changes.reader import (
     DRAIN_S,
@@ -39,6 +34,8 @@ from ottla.connect.sources.changes.reader import (
     ChangeReader,
     snapshot_tables,
 )
+from ottla.connect.sources.changes.signals import INCREMENTAL, Chunk, Waiting, Work
+from ottla.connect.sources.changes.transactions import Mark, Order
 from ottla.connect.spi import Offsets, ReadLimit
 from ottla.json_types import Json, JsonObject, as_int, to_int
 
@@ -65,6 +62,7 @@ class _Event:
     begin: pgoutput.Begin
     committed: int | None
     """Where the transaction before it ended."""
+    order: Order | None = None
 
 
 @dataclass(slots=True)
@@ -89,8 +87,11 @@ class PostgresReader(ChangeReader[_Event]):
         self._stream_connection: Connection = None
         self._relations: dict[int, PgTable | None] = {}
         self._begin: pgoutput.Begin | None = None
+        self._begun_lsn = 0
         self._begun_events = 0
         self._skip_events = 0
+        self._last: _Event | None = None
+        """The last change that was met, in Kafka or not."""
         self._done_lsn = 0
         """Transactions that committed before are in Kafka."""
         self._done_xid, self._done_event = -1, 0
@@ -101,6 +102,7 @@ class PostgresReader(ChangeReader[_Event]):
         self._confirmed_lsn = 0
         self._fed_back = 0.0
         self._lag: tuple[float, str | None] = (0.0, None)
+        self._chunks = PgChunks(self._server)
 
     def describe(self) -> list[str]:
         """What `ottla connect validate` shows."""
@@ -151,9 +153,17 @@ class PostgresReader(ChangeReader[_Event]):
             return _snapshot_offset(lsn_number(rows[0][0]), {}, last=True)
         waiting = [one for one in self._server.tables() if str(one) not in done]
         snapshot = self._exported()
+        work = Work.of(stored)
         if waiting:
-            done[str(waiting[0])] = snapshot.lsn
-        return _snapshot_offset(snapshot.lsn, done, last=len(waiting) <= 1)
+            table = waiting[0]
+            large = self._server.rows_of(table) > self._settings.most_rows and self._server.key_names(table)
+            if large:
+                _logger.info(
+                    "table %s is read in parts, beside the stream: it is too large for one cycle", table
+                )
+                work = work.with_table(table)
+            done[str(table)] = 0 if large else snapshot.lsn
+        return work.into(_snapshot_offset(snapshot.lsn, done, last=len(waiting) <= 1))
 
     def _exported(self) -> _Snapshot:
         if self._snapshot is not None:
@@ -212,10 +222,12 @@ class PostgresReader(ChangeReader[_Event]):
                 self._await_rest()
                 continue
             self._take(message, stored, passed)
+            if self._chunk is not None and self._chunk_is_passed():
+                return
             drained = self._drained
             if drained.is_full(limit):
-                if self._begin is not None:
-                    drained.offset = self._offset(drained.events[-1], stored, None)
+                if self._begin is not None and self._last is not None:
+                    drained.offset = self._offset(self._last, stored, None)
                 return
 
     def _await_rest(self) -> None:
@@ -235,21 +247,28 @@ class PostgresReader(ChangeReader[_Event]):
                 found.relation, found.op, found.old, found.new, found.old_is_key, message, stored, passed
             )
         elif isinstance(found, pgoutput.Begin):
-            self._begin, self._begun_events = found, 0
+            self._begin, self._begun_events, self._begun_lsn = found, 0, message.data_start
             again = found.lsn == to_int(stored.get("ottla_tx", -1))
             self._skip_events = to_int(stored.get("ottla_events", 0)) if again else 0
         elif isinstance(found, pgoutput.Commit):
             begin, self._begin = self._begin, None
             self._finished_lsn = found.end_lsn
             self._committed = found.end_lsn
-            events = self._drained.events
-            if events and begin is not None and events[-1].begin is begin:
-                self._drained.offset = self._offset(events[-1], stored, found.end_lsn)
+            if begin is not None:
+                self._end_transaction(begin, found.end_lsn, stored)
         elif isinstance(found, pgoutput.Relation):
             self._relations[found.oid] = self._relation(found)
         elif isinstance(found, pgoutput.Truncated):
             for oid in found.relations:
                 self._add(oid, TRUNCATE, None, None, False, message, stored, passed)
+
+    def _end_transaction(self, begin: pgoutput.Begin, end_lsn: int, stored: Mapping[str, Json]) -> None:
+        self._chunks.met(begin.xid)
+        drained, last = self._drained, self._last
+        if counts := self._counter.end():
+            drained.events.append(Mark(f"{begin.xid}:{end_lsn}", begin.time_us // 1000, counts))
+        if drained.is_something() and last is not None and last.begin is begin:
+            drained.offset = self._offset(last, stored, end_lsn)
 
     def _add(
         self,
@@ -269,20 +288,48 @@ class PostgresReader(ChangeReader[_Event]):
         table = self._relations.get(oid)
         if table is None or op in self._settings.skipped:
             return
-        if begin.lsn < self._done_lsn or self._begun_events <= self._skip_events:
+        if begin.lsn < self._done_lsn or begin.lsn < passed.get(str(table.table), 0):
+            return
+        event = _Event(table, op, old, new, old_is_key, message.data_start, begin, self._committed)
+        wanted = self._server.wanted(table.table) if self._settings.signals else True
+        first = wanted and self._settings.transactions and self._count(event)
+        self._last = event
+        if self._begun_events <= self._skip_events:
             return
         if begin.xid == self._done_xid and message.data_start <= self._done_event:
             return
-        if begin.lsn < passed.get(str(table.table), 0):
+        if wanted:
+            if first:
+                mark = Mark(f"{begin.xid}:{self._begun_lsn}", begin.time_us // 1000, None)
+                self._drained.events.append(mark)
+            self._drained.events.append(event)
+            self._drained.bytes += len(message.payload)
+            self._leave_out(event)
+        if self._settings.signals == str(table.table) and op == CREATE and new is not None:
+            kind, data = (None if one is None else str(one) for one in (*new, None, None)[1:3])
+            self._signal(kind, data, f"{{lsn={event.lsn}, txId={begin.xid}}}")
+
+    def _count(self, event: _Event) -> bool:
+        """Gives a change its place in its transaction; whether it is the first one."""
+        moved = event.op == UPDATE and event.old is not None and self._change(event).moved_from is not None
+        transaction = f"{event.begin.xid}:{event.lsn}"
+        event.order = self._counter.count(transaction, str(event.table.table), 2 if moved else 1)
+        return event.order.total == 1
+
+    def _leave_out(self, event: _Event) -> None:
+        """A row of the chunk that the log changes later; its newer version is in the log."""
+        chunk = self._chunk
+        if chunk is None or chunk.waiting.table != str(event.table.table) or chunk.includes(event.begin.xid):
             return
-        self._drained.events.append(
-            _Event(table, op, old, new, old_is_key, message.data_start, begin, self._committed)
-        )
-        self._drained.bytes += len(message.payload)
+        if event.op == TRUNCATE:
+            chunk.changes.clear()
+            return
+        change = self._change(event)
+        chunk.drop(change.before, change.after, change.moved_from)
 
     def _relation(self, found: pgoutput.Relation) -> PgTable | None:
         table = TableId(found.name, found.schema)
-        if not self._server.wanted(table):
+        if not self._server.wanted(table) and str(table) != self._settings.signals:
             return None
         rows = [(one.name, one.oid, one.modifier) for one in found.columns]
         return self._server.shape_table(table, rows)
@@ -303,7 +350,24 @@ class PostgresReader(ChangeReader[_Event]):
         left = {key: lsn for key, lsn in _positions(stored).items() if lsn > begin.lsn}
         if left:
             offset[SNAPSHOT_TABLES] = json.dumps(left)
-        return offset
+        return self._work.into(offset)
+
+    # -- incremental snapshots
+
+    def _tables(self) -> list[TableId]:
+        return self._server.tables()
+
+    def _read_chunk(self, waiting: Waiting) -> Chunk | None:
+        at = self._committed
+        return self._chunks.read(
+            waiting,
+            self._settings.chunk_rows,
+            lambda table: self._source(table, time.time_ns() // 1000, None, None, at, INCREMENTAL),
+        )
+
+    def _chunk_is_passed(self) -> bool:
+        done = max(self._finished_lsn, self._stream.wal_end)
+        return self._begin is None and done >= self._chunks.passed_at
 
     # -- heartbeats and feedback
 
@@ -365,10 +429,16 @@ class PostgresReader(ChangeReader[_Event]):
                 moved = old
             if event.old_is_key:
                 before = None
-        return Change(shape, event.op, before, new, source, moved)
+        return Change(shape, event.op, before, new, source, moved, event.order)
 
     def _source(
-        self, table: TableId, at_us: int, lsn: int, begin: pgoutput.Begin | None, committed: int | None
+        self,
+        table: TableId,
+        at_us: int,
+        lsn: int | None,
+        begin: pgoutput.Begin | None,
+        committed: int | None,
+        snapshot: str = "false",
     ) -> list[ConnectValue]:
         """The block `source`, in the order of its fields."""
         before = "null" if committed is None else f'"{committed}"'
@@ -377,9 +447,9 @@ class PostgresReader(ChangeReader[_Event]):
             "postgresql",
             self._server.prefix,
             at_us // 1000,
-            "false",
+            snapshot,
             self._server.dialect.address.database,
-            f'[{before},"{lsn}"]',
+            f'[{before},"{lsn}"]' if lsn is not None else f"[{before},{before}]",
             at_us,
             at_us * 1000,
             table.schema,
@@ -424,6 +494,7 @@ class PostgresReader(ChangeReader[_Event]):
 
     def stop(self) -> None:
         self._close_snapshot()
+        self._chunks.close()
         if self._stream_connection is not None:
             self._stream_connection.close()
             self._stream_connection = self._stream = None

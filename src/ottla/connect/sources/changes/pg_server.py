@@ -198,6 +198,17 @@ class PgServer:
             )
         return True
 
+    def rows_of(self, table: TableId) -> int:
+        """How many rows a table has, estimated: the server counts when it analyzes a table."""
+        name = self.dialect.table(table)
+        rows = self.ask(
+            "SELECT coalesce(sum(CASE WHEN c.reltuples < 0 THEN pg_relation_size(c.oid) / 100 "
+            "ELSE c.reltuples END), 0)::int8 FROM pg_class c WHERE c.relkind = 'r' AND (c.oid = to_regclass(%s) "
+            "OR c.oid IN (SELECT relid FROM pg_partition_tree(to_regclass(%s))))",
+            [name, name],
+        )
+        return int(rows[0][0])
+
     # -- shapes
 
     def describe_table(self, table: TableId) -> PgTable:

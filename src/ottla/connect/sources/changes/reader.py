@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
-from ottla.connect.data.record import Headers
+from ottla.connect.data.record import Headers, SourceRecord
 from ottla.connect.databases.dialect import TableId
 from ottla.connect.sources.changes.envelope import (
     Change,
@@ -22,6 +22,8 @@ from ottla.connect.sources.changes.envelope import (
     records_of_change,
 )
 from ottla.connect.sources.changes.keys import ChangeSettings
+from ottla.connect.sources.changes.signals import Chunk, Waiting, Work, obey
+from ottla.connect.sources.changes.transactions import Counter, Mark
 from ottla.connect.spi import Offsets, Read, ReadLimit, SourceReader, partition_key
 from ottla.json_types import Json, JsonObject, as_object
 
@@ -38,13 +40,20 @@ NO_SNAPSHOT: Final = ("no_data", "never", "schema_only")
 class Drained(Generic[Event]):
     """What was taken from the log for one cycle, and the offset behind it."""
 
-    events: list[Event] = field(default_factory=list)
+    events: list[Event | Mark | Change | SourceRecord] = field(default_factory=list)
+    """Changes of the log, marks of transactions, rows of an incremental snapshot, and records that are made already."""
     bytes: int = 0
     offset: JsonObject = field(default_factory=dict)
+    signalled: bool = False
+    """A signal came, which the offset has to keep."""
 
     def is_full(self, limit: ReadLimit) -> bool:
         """Whether a cycle has enough."""
         return bool(self.events) and (len(self.events) >= limit.records or self.bytes >= limit.bytes)
+
+    def is_something(self) -> bool:
+        """Whether there is a cycle to make."""
+        return bool(self.events) or self.signalled
 
 
 def snapshot_tables(stored: Mapping[str, Json]) -> JsonObject:
@@ -83,6 +92,9 @@ class ChangeReader(SourceReader, Generic[Event]):
         self._ready = False
         self._drained: Drained[Event] = Drained()
         self._beaten = time.monotonic()
+        self._counter = Counter()
+        self._work = Work()
+        self._chunk: Chunk | None = None
 
     # -- what each kind of database does
 
@@ -118,6 +130,18 @@ class ChangeReader(SourceReader, Generic[Event]):
     def _change(self, event: Event) -> Change:
         """The change of an event."""
 
+    @abstractmethod
+    def _tables(self) -> Sequence[TableId]:
+        """The tables that the connector reads."""
+
+    @abstractmethod
+    def _read_chunk(self, waiting: Waiting) -> Chunk | None:
+        """The next rows of a table in the order of its key; None to try again in the next cycle."""
+
+    @abstractmethod
+    def _chunk_is_passed(self) -> bool:
+        """Whether the log was read up to where the chunk was."""
+
     # -- planning
 
     def latest_offsets(self, start: Offsets, limit: ReadLimit) -> Offsets:
@@ -129,9 +153,13 @@ class ChangeReader(SourceReader, Generic[Event]):
             return {**start, self._key: self._plan_table(stored)}
         if self._settings.snapshot_mode == "initial_only":
             return start
-        self._drained = Drained()
+        self._drained, self._work = Drained(), Work.of(stored)
+        if self._chunk is None and self._work.current is not None:
+            self._chunk = self._read_chunk(self._work.current)
         self._drain(stored, limit)
-        if self._drained.events:
+        if self._chunk is not None and self._chunk_is_passed():
+            self._take_chunk(self._chunk, stored)
+        if self._drained.is_something():
             return {**start, self._key: self._drained.offset}
         if not self._beat_is_due():
             return start
@@ -139,6 +167,21 @@ class ChangeReader(SourceReader, Generic[Event]):
         if self._settings.heartbeat_query:
             self._ask(self._settings.heartbeat_query)
         return {**start, self._key: self._beat(stored)}
+
+    def _signal(self, kind: str | None, data: str | None, at: str) -> None:
+        """Follows a signal, as soon as the log shows it."""
+        self._drained.signalled = True
+        self._work = obey(self._work, kind, data, self._tables, at)
+        if self._chunk is not None and self._work.current != self._chunk.waiting:
+            self._chunk = None
+
+    def _take_chunk(self, chunk: Chunk, stored: Mapping[str, Json]) -> None:
+        """The rows of the chunk come behind what was read of the log."""
+        drained = self._drained
+        drained.events += chunk.changes.values()
+        self._work, self._chunk = self._work.read_up_to(chunk.after), None
+        drained.offset = self._work.into(dict(drained.offset or stored))
+        drained.signalled = True
 
     def _beat_is_due(self) -> bool:
         every_ms = self._settings.heartbeat_ms
@@ -148,27 +191,47 @@ class ChangeReader(SourceReader, Generic[Event]):
 
     def splits(self, start: Offsets, end: Offsets, max_splits: int) -> Sequence[str]:
         """A table of the snapshot, or what was drained; one connection gives them in order."""
-        if self._drained.events:
+        if self._drained.is_something():
             return ["stream"]
         stored = start.get(self._key, {})
         if not self._is_complete(stored):
             before = snapshot_tables(stored)
             tables = snapshot_tables(end[self._key])
+            in_parts = {one.table for one in Work.of(end[self._key]).tables}
             place = ("first " if not before else "") + ("last " if self._is_complete(end[self._key]) else "")
-            return [f"{place}table {name}" for name in tables if name not in before]
+            return [
+                f"{'no rows of ' if name in in_parts else ''}{place}table {name}"
+                for name in tables
+                if name not in before
+            ]
         return ["heartbeat"]
 
     def read(self, split: str) -> Iterator[Read]:
         if split == "stream":
             for event in self._drained.events:
-                yield from records_of_change(self._change(event), self._style)
+                if isinstance(event, SourceRecord):
+                    yield event
+                elif isinstance(event, Mark):
+                    yield event.record(self._settings.transactions_topic)
+                elif isinstance(event, Change):
+                    yield from records_of_change(event, self._style)
+                else:
+                    yield from records_of_change(self._change(event), self._style)
         elif split == "heartbeat":
             yield heartbeat(self._settings.prefix, self._settings.heartbeat_prefix)
         else:
             place, _, table = split.partition("table ")
+            if "first" in place:
+                yield from self._before_snapshot()
+            if place.startswith("no rows"):
+                return
             schema, _, name = table.partition(".")
             for change in self._marked(TableId(name, schema), place):
                 yield from records_of_change(change, self._style)
+
+    def _before_snapshot(self) -> Iterator[SourceRecord]:
+        """Records before those of the first table."""
+        return iter(())
 
     def _marked(self, table: TableId, place: str) -> Iterator[Change]:
         """The rows of a table with Debezium's marks of the first and last ones, of the table and of all tables."""
@@ -183,4 +246,4 @@ class ChangeReader(SourceReader, Generic[Event]):
             yield _marked(kept, _mark(place, first=first, last=True))
 
     def commit(self, end: Offsets) -> None:
-        self._drained.events = []
+        self._drained = Drained()
