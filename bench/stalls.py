@@ -17,6 +17,11 @@ from typing import Any, Final
 WATCHDOG: Final = "OTTLA_LOOP_WATCHDOG"
 """The environment variable that names a file, or a directory for a file of each process."""
 
+_RUNNER: Final = "/asyncio/runners.py:"
+_NO_CALLBACK: Final = (
+    "no callback: it waited for the interpreter, which another thread had, or for the system"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Stall:
@@ -74,4 +79,5 @@ def _of(findings: dict[str, Any]) -> list[Stall]:
 
 def _with_place(at: float, seconds: float, stacks: list[dict[str, Any]]) -> Stall:
     within = [each["frames"][-1] for each in stacks if at - seconds <= each["at"] <= at and each["frames"]]
-    return Stall(at, seconds, within[-1] if within else "")
+    place = within[-1] if within else ""
+    return Stall(at, seconds, _NO_CALLBACK if _RUNNER in place else place)

@@ -62,6 +62,12 @@ def test_what_all_processes_of_a_row_found_is_put_together(tmp_path: Path) -> No
     assert found(tmp_path, Holding()) == [Stall(10.0, 0.05, "segment.py:1 append"), Stall(11.0, 0.03)]
 
 
+def test_a_loop_that_runs_no_callback_is_said_to_wait(tmp_path: Path) -> None:
+    (tmp_path / "1.json").write_text(findings((10.0, 0.05), stack=(9.99, "/lib/asyncio/runners.py:118 run")))
+    (stall,) = found(tmp_path, Holding())
+    assert "no callback" in stall.place
+
+
 def test_a_process_that_the_bench_paused_did_not_stall(tmp_path: Path) -> None:
     holding = Holding()
     with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as held:
