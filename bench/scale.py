@@ -1,4 +1,4 @@
-"""How much work a run does: the full form fits into forty minutes, the quick one into three."""
+"""How much work a run does: the full form goes by the goals, the quick one takes minutes, the tiny one only runs."""
 
 from __future__ import annotations
 

@@ -73,6 +73,6 @@ OWN_ROWS: dict[str, Row] = {
 
 ROWS = WARM_ROWS | OWN_ROWS
 FULL_ROWS = tuple(name for name in ROWS if name != "cluster-partitions")
-"""What the full form runs when no rows are named: all that fits into forty minutes."""
+"""What the full form runs when no rows are named: all but the row that takes longest."""
 QUICK_ROWS = ("throughput", "acks", "requests", "clients", "latency", "start", "micro", "limits")
 """What the quick form runs when no rows are named."""
