@@ -120,7 +120,7 @@ def test_counts_go_on_after_executors_and_the_driver_are_killed(
     with StandaloneCluster(workers=2, cores=1, directory=tmp_path / "cluster") as cluster:
         command = [
             *(sys.executable, str(PROGRAM), "--bootstrap-server", ottla_kafka.bootstrap),
-            *("--master", cluster.master, "--interval", "2"),
+            *("--master", cluster.master, "--interval", "4"),
             *("--source", sources["direct"], "--received", sources["received"], "--target", target),
             *("--checkpoint", (tmp_path / "checkpoint").as_uri()),
         ]
