@@ -133,8 +133,9 @@ def _add_stalls(bench: Bench, of_machine: Pauses) -> None:
                 where = stall.place or "a place that was not taken"
                 paused = of_machine.within(stall.begin, stall.at)
                 sheet.note(
-                    f"{span.row}: the event loop stood for {stall.seconds * 1000:.0f} ms in {where}; "
-                    f"a core of the machine paused for {paused * 1000:.0f} ms of it"
+                    f"{span.row}: the event loop stood for {stall.seconds * 1000:.0f} ms in {where}; its thread "
+                    f"ran for {stall.ran_s * 1000:.0f} ms, and a core of the machine paused for "
+                    f"{paused * 1000:.0f} ms of it"
                 )
     if not of_machine.ahead:
         sheet.note("The machine's pauses were measured without a real-time priority: other work counts, too")

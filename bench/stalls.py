@@ -31,6 +31,8 @@ class Stall:
     seconds: float
     place: str = ""
     """The innermost call of the loop at one moment of it, if that was taken."""
+    ran_s: float = 0.0
+    """The CPU time of its thread meanwhile."""
 
     @property
     def begin(self) -> float:
@@ -74,10 +76,13 @@ def found(directory: Path, holding: Holding = HOLDING) -> list[Stall]:
 
 
 def _of(findings: dict[str, Any]) -> list[Stall]:
-    return [_with_place(each["at"], each["seconds"], findings["stacks"]) for each in findings["stalls"]]
+    return [
+        _with_place(each["at"], each["seconds"], each["ran_s"], findings["stacks"])
+        for each in findings["stalls"]
+    ]
 
 
-def _with_place(at: float, seconds: float, stacks: list[dict[str, Any]]) -> Stall:
+def _with_place(at: float, seconds: float, ran_s: float, stacks: list[dict[str, Any]]) -> Stall:
     within = [each["frames"][-1] for each in stacks if at - seconds <= each["at"] <= at and each["frames"]]
     place = within[-1] if within else ""
-    return Stall(at, seconds, _NO_CALLBACK if _RUNNER in place else place)
+    return Stall(at, seconds, _NO_CALLBACK if _RUNNER in place else place, ran_s)

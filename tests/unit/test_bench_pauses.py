@@ -35,7 +35,7 @@ def test_the_process_that_measures_writes_what_it_found(tmp_path: Path) -> None:
 def test_a_stall_is_shown_with_its_place_and_the_machines_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stalls = [Stall(10.06, 0.06, "log/segment.py:1 append"), Stall(10.5, 0.03), Stall(30.0, 0.9)]
+    stalls = [Stall(10.06, 0.06, "log/segment.py:1 append", 0.015), Stall(10.5, 0.03), Stall(30.0, 0.9)]
     monkeypatch.setattr(command.stalls, "found", lambda directory: stalls)
     sheet = Sheet()
     sheet.spans.append(Span("commits", 9.0, 11.0, watched=True))
@@ -47,19 +47,24 @@ def test_a_stall_is_shown_with_its_place_and_the_machines_part(
     paused = sheet.metrics["event loop", "longest stall in commits, a core paused"].samples
     assert paused == {MACHINE: [pytest.approx(40)]}
     (note,) = sheet.notes
-    assert "log/segment.py:1 append" in note and "60 ms" in note and "40 ms" in note
+    assert (
+        "log/segment.py:1 append" in note and "60 ms" in note and "ran for 15 ms" in note and "40 ms" in note
+    )
 
 
 def findings(*stalls: tuple[float, float], stack: tuple[float, str] | None = None) -> str:
     stacks = [] if stack is None else [{"at": stack[0], "frames": ["outer", stack[1]]}]
-    found = [{"at": at, "seconds": seconds} for at, seconds in stalls]
+    found = [{"at": at, "seconds": seconds, "ran_s": 0.01} for at, seconds in stalls]
     return json.dumps({"longest_s": 1.0, "stalls": found, "stacks": stacks})
 
 
 def test_what_all_processes_of_a_row_found_is_put_together(tmp_path: Path) -> None:
     (tmp_path / "1.json").write_text(findings((10.0, 0.05), stack=(9.99, "segment.py:1 append")))
     (tmp_path / "2.json").write_text(findings((11.0, 0.03), stack=(10.5, "elsewhere")))
-    assert found(tmp_path, Holding()) == [Stall(10.0, 0.05, "segment.py:1 append"), Stall(11.0, 0.03)]
+    assert found(tmp_path, Holding()) == [
+        Stall(10.0, 0.05, "segment.py:1 append", 0.01),
+        Stall(11.0, 0.03, "", 0.01),
+    ]
 
 
 def test_a_loop_that_runs_no_callback_is_said_to_wait(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -254,7 +255,9 @@ def _watched_loop() -> Iterator[LoopWatchdog]:
 
     path = os.environ.get(_WATCHDOG_FILE)
     if path:
-        watchdog = LoopWatchdog(SystemClock(), _wait_for_core(), FINE_INTERVAL_S, FINE_STACK_AFTER_S)
+        watchdog = LoopWatchdog(
+            SystemClock(), _wait_for_core(), FINE_INTERVAL_S, FINE_STACK_AFTER_S, ran_s=time.thread_time
+        )
     else:
         watchdog = LoopWatchdog(SystemClock(), _wait_for_core())
     try:

@@ -46,6 +46,8 @@ class Stall(msgspec.Struct, frozen=True):
 
     at: float
     seconds: float
+    ran_s: float = 0.0
+    """The CPU time of its thread meanwhile. In the rest it slept: for a lock, the interpreter, or the disk."""
 
 
 class StallStack(msgspec.Struct, frozen=True):
@@ -140,6 +142,8 @@ class LoopWatchdog:
         "_clock",
         "_due",
         "_interval_s",
+        "_ran",
+        "_ran_before",
         "_timer",
         "_waited",
         "_waited_before",
@@ -157,11 +161,15 @@ class LoopWatchdog:
         waited_for_core_s: Callable[[], float] = lambda: 0.0,
         interval_s: float = INTERVAL_S,
         stack_after_s: float = STACK_AFTER_S,
+        ran_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._clock = clock
         self._waited = waited_for_core_s
         """The total time in which the loop's thread was ready to run but had no core."""
         self._waited_before = 0.0
+        self._ran = ran_s
+        """The total CPU time of the loop's thread."""
+        self._ran_before = 0.0
         self._interval_s = interval_s
         self.stack_after_s = stack_after_s
         self._timer: Timer | None = None
@@ -176,6 +184,7 @@ class LoopWatchdog:
 
     def start(self) -> None:
         self._waited_before = self._waited()
+        self._ran_before = self._ran()
         self._due = self._clock.monotonic() + self._interval_s
         self._timer = self._clock.call_later(self._interval_s, self._look)
         self.on_turn()
@@ -206,7 +215,7 @@ class LoopWatchdog:
         if late > self.longest_s:
             self.longest_s = late
         if late >= WORTH_KEEPING_S:
-            self.stalls.append(Stall(now, late))
+            self.stalls.append(Stall(now, late, self._ran() - self._ran_before))
             self.delays.add(late)
         self.start()
 
@@ -214,7 +223,9 @@ class LoopWatchdog:
         """The measurements, as JSON."""
         return {
             "longest_s": self.longest_s,
-            "stalls": [{"at": stall.at, "seconds": stall.seconds} for stall in self.stalls],
+            "stalls": [
+                {"at": stall.at, "seconds": stall.seconds, "ran_s": stall.ran_s} for stall in self.stalls
+            ],
             "stacks": [{"at": each.monotonic_s, "frames": list(each.frames)} for each in self.stacks],
         }
 

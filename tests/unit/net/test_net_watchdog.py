@@ -36,7 +36,10 @@ def test_a_loop_that_keeps_its_time_has_no_stalls():
 
 def test_a_stall_is_kept_with_its_time_and_length():
     clock = HeldClock()
-    watchdog = LoopWatchdog(clock, interval_s=FINE_INTERVAL_S)
+    ran = {0.0: 1.0, 0.01: 1.0, 0.1: 1.06}  # what the thread has used, by the time
+    watchdog = LoopWatchdog(
+        clock, interval_s=FINE_INTERVAL_S, ran_s=lambda: ran.get(round(clock.monotonic(), 3), 1.06)
+    )
     watchdog.start()
     clock.held_s = 0.08
     clock.advance(0.015)
@@ -44,7 +47,7 @@ def test_a_stall_is_kept_with_its_time_and_length():
     clock.advance(1.0)
     assert watchdog.findings() == {
         "longest_s": pytest.approx(0.08),
-        "stalls": [{"at": pytest.approx(0.1), "seconds": pytest.approx(0.08)}],
+        "stalls": [{"at": pytest.approx(0.1), "seconds": pytest.approx(0.08), "ran_s": pytest.approx(0.06)}],
         "stacks": [],
     }
 
