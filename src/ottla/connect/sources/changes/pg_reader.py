@@ -288,24 +288,25 @@ class PostgresReader(ChangeReader[_Event]):
         table = self._relations.get(oid)
         if table is None or op in self._settings.skipped:
             return
-        if begin.lsn < self._done_lsn or begin.lsn < passed.get(str(table.table), 0):
+        if begin.lsn < self._done_lsn or (passed and begin.lsn < passed.get(table.name, 0)):
             return
         event = _Event(table, op, old, new, old_is_key, message.data_start, begin, self._committed)
-        wanted = self._server.wanted(table.table) if self._settings.signals else True
-        first = wanted and self._settings.transactions and self._count(event)
+        settings = self._settings
+        first = settings.transactions and table.wanted and self._count(event)
         self._last = event
         if self._begun_events <= self._skip_events:
             return
         if begin.xid == self._done_xid and message.data_start <= self._done_event:
             return
-        if wanted:
+        if table.wanted:
             if first:
                 mark = Mark(f"{begin.xid}:{self._begun_lsn}", begin.time_us // 1000, None)
                 self._drained.events.append(mark)
             self._drained.events.append(event)
             self._drained.bytes += len(message.payload)
-            self._leave_out(event)
-        if self._settings.signals == str(table.table) and op == CREATE and new is not None:
+            if self._chunk is not None:
+                self._leave_out(self._chunk, event)
+        if settings.signals == table.name and op == CREATE and new is not None:
             kind, data = (None if one is None else str(one) for one in (*new, None, None)[1:3])
             self._signal(kind, data, f"{{lsn={event.lsn}, txId={begin.xid}}}")
 
@@ -313,13 +314,12 @@ class PostgresReader(ChangeReader[_Event]):
         """Gives a change its place in its transaction; whether it is the first one."""
         moved = event.op == UPDATE and event.old is not None and self._change(event).moved_from is not None
         transaction = f"{event.begin.xid}:{event.lsn}"
-        event.order = self._counter.count(transaction, str(event.table.table), 2 if moved else 1)
+        event.order = self._counter.count(transaction, event.table.name, 2 if moved else 1)
         return event.order.total == 1
 
-    def _leave_out(self, event: _Event) -> None:
+    def _leave_out(self, chunk: Chunk, event: _Event) -> None:
         """A row of the chunk that the log changes later; its newer version is in the log."""
-        chunk = self._chunk
-        if chunk is None or chunk.waiting.table != str(event.table.table) or chunk.includes(event.begin.xid):
+        if chunk.waiting.table != event.table.name or chunk.includes(event.begin.xid):
             return
         if event.op == TRUNCATE:
             chunk.changes.clear()

@@ -57,6 +57,10 @@ class PgTable:
     shape: TableShape
     parse: Callable[[Values], Row]
     """The values of a row that is complete."""
+    name: str
+    """The table's name with its schema."""
+    wanted: bool
+    """Whether its changes are read; of the table of signals, they may only be followed."""
 
     def row(self, values: Values, old: Row | None) -> Row:
         """The values of a row that the stream sent. A large one that did not change is that of the old row."""
@@ -250,7 +254,8 @@ class PgServer:
         shape = TableShape.of(
             f"{self.prefix}.{table}", columns, [one for one in keys if one in known], SOURCE
         )
-        return PgTable(table, tuple(row[0] for row in rows), tuple(types), shape, row_parser(types))
+        names = tuple(row[0] for row in rows)
+        return PgTable(table, names, tuple(types), shape, row_parser(types), str(table), self.wanted(table))
 
     def key_names(self, table: TableId) -> list[str]:
         """The columns of the primary key, in order; without one, those of the first unique index by name."""
