@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="Connect needs pyarrow")
 
+from ottla import KafkaAdminClient, NewTopic
 from ottla.client.cluster_settings import writer_settings
 from ottla.connect.config.connector import framework_keys
 from ottla.connect.config.definitions import ConfigDef
@@ -22,6 +23,7 @@ from ottla.connect.spi import Offsets, ReadLimit, SourceConnector, SourceReader,
 from ottla.connect.stores import TopicOffsetStore
 from ottla.pipeline.failures import SinkFenced
 from ottla.pipeline.transaction import CommitUnknown, TransactionDriver
+from ottla.pipeline.writer import RefusedBatch
 from ottla.testing.process import BrokerProcess
 from unit.pipeline.committed import values_of
 
@@ -71,7 +73,9 @@ def store(broker: BrokerProcess, topic: str) -> Iterator[TopicOffsetStore]:
     made.close()
 
 
-def run_of(broker: BrokerProcess, topic: str, store: TopicOffsetStore, lines: str, **keys: str) -> SourceRun:
+def run_of(
+    broker: BrokerProcess, topic: str, store: TopicOffsetStore, lines: Sequence[str], **keys: str
+) -> SourceRun:
     """A started run of the connector `topic`, which gives every letter of `lines` as a record."""
     given = {key.replace("_", "."): value for key, value in keys.items()}
     config = {"name": topic, "connector.class": "Lines", "tasks.max": "1", **given}
@@ -129,6 +133,19 @@ def test_a_cycle_that_takes_too_long_for_a_transaction_fails_with_a_sentence(
         run.cycle()
     run.stop()
     assert store.read(topic) == {KEY: {"at": 2}} and values_of(broker, topic) == Counter("ab")
+
+
+def test_a_record_that_its_topic_refuses_fails_with_the_key_that_allows_it(broker, topic, store) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"max.message.bytes": "200"})])
+    admin.close()
+    run = run_of(broker, topic, store, ["short", "long" * 100])
+    with pytest.raises(
+        RefusedBatch, match=rf"{topic}-0 refuses a batch of 4\d\d bytes: raise its max\.message"
+    ):
+        run.cycle()
+    run.stop()
+    assert store.read(topic) == {} and values_of(broker, topic) == Counter()
 
 
 @pytest.mark.parametrize("took_place", [True, False])
