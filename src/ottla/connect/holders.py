@@ -6,10 +6,12 @@ import logging
 from typing import Final
 
 from ottla.admin.cluster import Cluster
+from ottla.admin.connection import ConnectionFailed
 from ottla.admin.groups import describe_classic_groups
-from ottla.admin.transactions import describe_producers, list_transactions
+from ottla.admin.transactions import describe_producers
 from ottla.connect.failures import ConnectError
 from ottla.errors import ApiException
+from ottla.wire.messages import ListTransactionsRequest
 
 _logger = logging.getLogger(__name__)
 
@@ -45,9 +47,14 @@ def _groups_that_wrote(brokers: Cluster, topic: str) -> set[str]:
     ids = [one.producer_id for one in known]
     if not ids:
         return set()
-    listed = [
-        str(one.transactional_id)
-        for node in brokers.nodes()
-        for one in list_transactions(brokers, node, producer_ids=ids)
-    ]
-    return {one.removeprefix(LEADER) for one in listed if one.startswith(LEADER)}
+    request = ListTransactionsRequest(producer_id_filters=ids)
+    found: set[str] = set()
+    for node in brokers.nodes():
+        try:
+            listed = brokers.ask(request, node).transaction_states
+        except ConnectionFailed as error:
+            # A broker that has just died must not delay the start.
+            _logger.debug("broker %s does not say who writes: %s", node, error)
+            continue
+        found |= {str(one.transactional_id) for one in listed}
+    return {one.removeprefix(LEADER) for one in found if one.startswith(LEADER)}
