@@ -308,6 +308,10 @@ class MySqlServer:
         )
         return MySqlTable(table, tuple(types), shape)
 
+    def unique_columns(self, table: TableId) -> list[str]:
+        """The columns of the first unique index, which stands for a primary key that is not there."""
+        return list(self._definitions(table).unique)
+
     def _definitions(self, table: TableId) -> Definitions:
         """What the log does not say about a table's columns: some types, defaults, a unique index."""
         if table not in self._defined:

@@ -256,7 +256,7 @@ class SchemaChanges:
             _TABLE,
             [
                 about[0]["charset"],
-                [str(one["name"]) for one in keys],
+                [str(one["name"]) for one in keys] or self._server.unique_columns(table),
                 [_column(row) for row in rows],
                 about[0]["comment"] or None,
             ],
@@ -280,8 +280,7 @@ def _column(row: Mapping[str, object]) -> Struct:
     elif inside:
         numbers = [int(one) for one in inside.split(",")]
         length, scale = numbers[0], numbers[1] if len(numbers) > 1 else None
-    extra = str(row["extra"] or "").lower()
-    counts = "auto_increment" in extra
+    counts = "auto_increment" in str(row["extra"] or "").lower()
     return Struct.of_values(
         _COLUMN,
         [
@@ -296,7 +295,7 @@ def _column(row: Mapping[str, object]) -> Struct:
             row["place"],
             str(row["nullable"]).upper() == "YES",
             counts,
-            counts or "generated" in extra,
+            counts,
             row["comment"] or None,
             _default(row["written"]),
             labels,
@@ -311,5 +310,6 @@ def _default(written: object) -> str | None:
     text = str(written)
     if text.lower().startswith(("current_timestamp", "now(")):
         return "1970-01-01 00:00:00"
+    text = text[1:] if text.startswith("b'") else text
     quoted = len(text) > 1 and text[0] == text[-1] == "'"
     return text[1:-1].replace("''", "'") if quoted else text
