@@ -440,6 +440,10 @@ def test_connects_avro_converter_has_a_struct_for_a_union_as_confluents(registry
             )
         # It is written back as it was: the same schema, the same bytes.
         assert converter.from_connect("unions", schema, read) == data_of
+    loop = {"name": "next", "type": ["null", "shop.Link"]}
+    link = registry.avro("links-value", {"type": "record", "name": "shop.Link", "fields": [loop]})
+    with pytest.raises(Exception, match=r"the record shop\.Link contains itself"):
+        converter.to_connect("links", link.serialize("links", [], {"next": None}))
     empty = data.Struct(schema, {"id": data.Struct(schema.field("id").schema, {})})
     with pytest.raises(Exception, match="none of its fields string, int set"):
         converter.from_connect("unions", schema, empty)

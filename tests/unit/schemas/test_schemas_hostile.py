@@ -173,6 +173,21 @@ def test_columns_of_protobufs_laughs_are_refused():
     )
 
 
+def test_connects_schemas_of_laughs_are_refused():
+    pytest.importorskip("google.protobuf")
+    from ottla.connect.converters import avro_converter, protobuf_converter
+    from ottla.connect.failures import DataError
+
+    for schema_of, laughs in (
+        (avro_converter.schema_of, avro.parse(avro_laughs()).root),
+        (protobuf_converter.schema_of, protobuf_laughs(60)),
+    ):
+        with bounded(), pytest.raises(DataError, match="at most 10000 types and 100 levels"):
+            schema_of(laughs)
+    with pytest.raises(DataError, match="the record L1 contains itself"):
+        avro_converter.schema_of(avro.parse(json.dumps(record(1, ["null", "L1"]))).root)
+
+
 def json_laughs():
     definitions = {"l0": {"type": "string"}}
     for level in range(1, 60):

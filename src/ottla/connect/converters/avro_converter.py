@@ -9,7 +9,12 @@ import json
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from ottla.connect.converters.registry_converter import RegistryConverter, connect_value, plain_value
+from ottla.connect.converters.registry_converter import (
+    RegistryConverter,
+    TypeBudget,
+    connect_value,
+    plain_value,
+)
 from ottla.connect.data import schema as data
 from ottla.connect.data.schema import ConnectValue, Schema, SchemaAttributes, Type
 from ottla.connect.failures import DataError
@@ -139,41 +144,64 @@ def _record(schema: Schema, seen: set[str]) -> AvroSchema:
     return {**out, "namespace": space} if space else out
 
 
-def schema_of(one: AvroType, *, optional: bool = False, default: ConnectValue = None) -> Schema:
+def schema_of(one: AvroType) -> Schema:
     """The Connect schema of an Avro type."""
-    more: SchemaAttributes = {"optional": optional, "default": default}
-    if one.kind == "union":
-        others = types_of(one)
-        if not others:
-            raise DataError("AvroConverter has no Connect type for a union of null alone")
-        if len(others) == 1:
-            return schema_of(others[0], optional=True, default=default)
-        names = [name for name in connect_members(one) or () if name is not None]
-        members = [(name, schema_of(each, optional=True)) for name, each in zip(names, others, strict=True)]
-        return data.struct(members, name=UNION, optional=len(others) < len(one.branches))
-    logical = one.props.get("logicalType")
-    for name, known in _LOGICAL.items():
-        if one.kind == known["type"] and logical == known["logicalType"]:
-            return Schema(_FROM_AVRO[one.kind], **(more | {"name": name, "version": 1}))
-    if logical == "decimal" and one.kind in ("bytes", "fixed"):
-        scale = {data.SCALE: str(one.props.get("scale", 0))}
-        return Schema(Type.BYTES, **(more | {"name": data.DECIMAL, "version": 1, "parameters": scale}))
-    if one.kind == "array":
-        assert one.items is not None
-        return data.array(schema_of(one.items), **more)
-    if one.kind == "map":
-        assert one.items is not None
-        return data.map_of(data.STRING, schema_of(one.items), **more)
-    if one.kind in ("record", "error"):
-        fields = []
-        for each in one.fields:
-            given = field_default(each) if each.has_default else None
-            plain = given if isinstance(given, bool | int | float | str) else None
-            fields.append((each.name, schema_of(each.type, default=plain)))
-        return data.struct(fields, **(more | {"name": one.name}))
-    narrow = one.props.get("connect.type")
-    if one.kind == "int" and narrow in ("int8", "int16"):
-        return Schema(Type.INT8 if narrow == "int8" else Type.INT16, **more)
-    if one.kind not in _FROM_AVRO:
-        raise DataError(f"AvroConverter has no Connect type for the Avro type {one.kind}")
-    return Schema(_FROM_AVRO[one.kind], **more)
+    return _Schemas().of(one)
+
+
+class _Schemas:
+    def __init__(self) -> None:
+        self._budget = TypeBudget("AvroConverter")
+
+    def of(
+        self,
+        one: AvroType,
+        *,
+        optional: bool = False,
+        default: ConnectValue = None,
+        above: tuple[AvroType, ...] = (),
+    ) -> Schema:
+        """The schema of a type inside those `above` it."""
+        self._budget.take(f"the record {one.name}", above, contains_itself=one in above)
+        path = (*above, one)
+        more: SchemaAttributes = {"optional": optional, "default": default}
+        if one.kind == "union":
+            others = types_of(one)
+            if not others:
+                raise DataError("AvroConverter has no Connect type for a union of null alone")
+            if len(others) == 1:
+                return self.of(others[0], optional=True, default=default, above=path)
+            names = [name for name in connect_members(one) or () if name is not None]
+            members = [
+                (name, self.of(each, optional=True, above=path))
+                for name, each in zip(names, others, strict=True)
+            ]
+            return data.struct(members, name=UNION, optional=len(others) < len(one.branches))
+        logical = one.props.get("logicalType")
+        for name, known in _LOGICAL.items():
+            if one.kind == known["type"] and logical == known["logicalType"]:
+                return Schema(_FROM_AVRO[one.kind], **(more | {"name": name, "version": 1}))
+        if logical == "decimal" and one.kind in ("bytes", "fixed"):
+            scale = {data.SCALE: str(one.props.get("scale", 0))}
+            return Schema(Type.BYTES, **(more | {"name": data.DECIMAL, "version": 1, "parameters": scale}))
+        if one.kind == "array":
+            assert one.items is not None
+            return data.array(self.of(one.items, above=path), **more)
+        if one.kind == "map":
+            assert one.items is not None
+            return data.map_of(data.STRING, self.of(one.items, above=path), **more)
+        if one.kind in ("record", "error"):
+            fields = []
+            for each in one.fields:
+                inner = self.of(each.type, above=path)
+                given = field_default(each) if each.has_default else None
+                if isinstance(given, bool | int | float | str):
+                    inner = self.of(each.type, default=given, above=path)
+                fields.append((each.name, inner))
+            return data.struct(fields, **(more | {"name": one.name}))
+        narrow = one.props.get("connect.type")
+        if one.kind == "int" and narrow in ("int8", "int16"):
+            return Schema(Type.INT8 if narrow == "int8" else Type.INT16, **more)
+        if one.kind not in _FROM_AVRO:
+            raise DataError(f"AvroConverter has no Connect type for the Avro type {one.kind}")
+        return Schema(_FROM_AVRO[one.kind], **more)

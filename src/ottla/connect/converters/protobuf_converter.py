@@ -11,7 +11,12 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ottla.connect.converters.registry_converter import RegistryConverter, connect_value, plain_value
+from ottla.connect.converters.registry_converter import (
+    RegistryConverter,
+    TypeBudget,
+    connect_value,
+    plain_value,
+)
 from ottla.connect.data import schema as data
 from ottla.connect.data.schema import ConnectValue, Schema, Type
 from ottla.connect.failures import DataError
@@ -204,21 +209,24 @@ def _checked(name: str) -> str:
 # -- Protobuf to Connect
 
 
-def schema_of(descriptor: Descriptor, above: tuple[str, ...] = ()) -> Schema:
-    """The Connect schema of a message."""
-    if descriptor.full_name in above:
-        raise DataError(f"the message {descriptor.full_name} contains itself, which no Connect schema does")
-    path = (*above, descriptor.full_name)
-    fields = [(field.name, _schema_of_field(field, path)) for field in descriptor.fields]
+def schema_of(
+    descriptor: Descriptor, above: tuple[str, ...] = (), budget: TypeBudget | None = None
+) -> Schema:
+    """The Connect schema of a message, inside those `above` it."""
+    name = descriptor.full_name
+    budget = budget or TypeBudget("ProtobufConverter")
+    budget.take(f"the message {name}", above, contains_itself=name in above)
+    fields = [(field.name, _schema_of_field(field, (*above, name), budget)) for field in descriptor.fields]
     return data.struct(fields, name=descriptor.full_name)
 
 
-def _schema_of_field(field: FieldDescriptor, above: tuple[str, ...]) -> Schema:
+def _schema_of_field(field: FieldDescriptor, above: tuple[str, ...], budget: TypeBudget) -> Schema:
     if is_map(field):
         entry = field.message_type.fields_by_name
         scale = _scale_of(field)
-        return data.map_of(_schema_of_one(entry["key"], above), _schema_of_one(entry["value"], above, scale))
-    found = _schema_of_one(field, above, _scale_of(field))
+        values = _schema_of_one(entry["value"], above, budget, scale)
+        return data.map_of(_schema_of_one(entry["key"], above, budget), values)
+    found = _schema_of_one(field, above, budget, _scale_of(field))
     if repeated(field):
         return data.array(found)
     return data.optional(found) if field.has_presence else found
@@ -230,7 +238,9 @@ def _scale_of(field: FieldDescriptor) -> int:
     return int(scale) if scale.isascii() and scale.isdigit() and len(scale) < 6 else 0
 
 
-def _schema_of_one(field: FieldDescriptor, above: tuple[str, ...], scale: int = 0) -> Schema:
+def _schema_of_one(
+    field: FieldDescriptor, above: tuple[str, ...], budget: TypeBudget, scale: int = 0
+) -> Schema:
     kind = field.message_type
     if kind is None:
         return Schema(_CONNECT_TYPES[field.type])
@@ -243,8 +253,8 @@ def _schema_of_one(field: FieldDescriptor, above: tuple[str, ...], scale: int = 
     if kind.full_name == proto_built_in.DECIMAL:
         return data.decimal_schema(scale)
     if kind.full_name in WRAPPERS:
-        return _schema_of_one(kind.fields_by_name["value"], above)
-    return schema_of(kind, above)
+        return _schema_of_one(kind.fields_by_name["value"], above, budget)
+    return schema_of(kind, above, budget)
 
 
 def _logical(schema: Schema, value: ConnectValue) -> ConnectValue:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from ottla.connect.converters.base import Converter, SchemaAndValue
@@ -14,6 +14,8 @@ from ottla.schemas.client import Registry
 from ottla.schemas.errors import RegistryUnavailable, SchemaError
 
 _MOST_CACHED: Final = 1_000
+_MAX_TYPES: Final = 10_000
+_MAX_LEVELS: Final = 100
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -85,6 +87,25 @@ class RegistryConverter(Converter):
     def subject_of(self, topic: str) -> str:
         """The subject of a topic's keys or values."""
         return f"{topic}-{'key' if self.is_key else 'value'}"
+
+
+class TypeBudget:
+    """Bounds a Connect schema, in which each use of a type is written out: a small hostile one would have no end."""
+
+    def __init__(self, converter: str) -> None:
+        self._converter = converter
+        self._left = _MAX_TYPES
+
+    def take(self, name: str, above: Sequence[object], *, contains_itself: bool) -> None:
+        """Count one more use of a type inside those `above` it."""
+        if contains_itself:
+            raise DataError(f"{name} contains itself, which {self._converter} does not read")
+        self._left -= 1
+        if self._left < 0 or len(above) > _MAX_LEVELS:
+            raise DataError(
+                f"{self._converter} reads schemas of at most {_MAX_TYPES} types and {_MAX_LEVELS} levels, with each use"
+                " of a type counted"
+            )
 
 
 def _cached(known: dict[K, V], key: K, make: Callable[[], V]) -> V:
