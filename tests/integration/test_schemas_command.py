@@ -103,7 +103,7 @@ def test_types_and_references(run, tmp_path):
     [
         (("show",), "give a subject, or --id"),
         (("register", "s", "missing.avsc"), "missing.avsc cannot be read: No such file or directory"),
-        (("register", "s", "schema.txt"), "schema.txt ends with none of .avsc, .json, .proto: give --type"),
+        (("register", "s", "schema.txt"), "schema.txt ends with none of .avsc, .json, .proto"),
         (("register", "s", "a.avsc", "--reference", "x"), "--reference x is not NAME=SUBJECT:VERSION"),
         (("register", "s", "a.avsc"), "Invalid schema"),
         (("show", "no\nsuch"), "no"),
@@ -114,6 +114,79 @@ def test_what_is_wrong_is_one_sentence(run, tmp_path, arguments, sentence):
     found = run(*arguments)
     assert found.exit_code != 0 and sentence in found.stderr
     assert found.stderr.count("\n") == 1 or found.exit_code == 2
+
+
+PAYMENT = {
+    "type": "record",
+    "name": "Payment",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "sum", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}], "default": None},
+        {"name": "by", "type": ["string", "long", "bytes"], "default": ""},
+    ],
+}
+
+
+def test_lines_become_records_by_the_topics_schemas(run, registry, shared_ottla_broker, tmp_path):
+    def tool(name, *arguments, lines=()):
+        more = ("--bootstrap-server", shared_ottla_broker.bootstrap, "--schema-registry", registry.url)
+        return CliRunner().invoke(
+            main, [name, "--topic", "payments", *more, *arguments], input="\n".join(lines)
+        )
+
+    line = '{"id":1,"sum":"12.50","at":"2026-11-19T04:00:00Z","day":"2026-11-19","by":7}'
+    unknown = tool("produce", lines=[line])
+    assert unknown.exit_code != 0 and "no version latest of the subject payments-value" in unknown.stderr
+    schema = file_of(tmp_path, "payment.avsc", PAYMENT)
+    assert tool("produce", "--schema", schema, lines=[line]).exit_code == 0
+    key = file_of(tmp_path, "key.avsc", '"long"')
+    keyed = ("--reader-property", "parse.key=true")
+    tagged = line.replace('"by":7', '"by":{"bytes":"AAE="}')
+    assert tool("produce", "--key-schema", key, *keyed, lines=[f"5\t{tagged}"]).exit_code == 0
+    # From now on the topic's newest schemas are enough, those of keys too.
+    assert tool("produce", *keyed, lines=[f"6\t{line}"]).exit_code == 0
+    for bad, sentence in (
+        (
+            line.replace('"id"', '"number"'),
+            "line 2 does not fit the schemas of payments: Payment has no field number",
+        ),
+        (line.replace("12.50", "12.505"), "sum: 12.505 has more than 2 digits after the point"),
+        (line.replace("2026-11-19T", "yesterday"), "at: 'yesterday"),
+        ("{", "it is not JSON"),
+    ):
+        refused = tool("produce", lines=[line, bad])
+        assert refused.exit_code != 0 and sentence in refused.stderr
+    needs = tool("produce", "--key-schema", key, lines=[line])
+    assert "--key-schema needs lines with keys" in needs.stderr
+    shown = tool(
+        "consume", "--from-beginning", "--max-messages", "7", "--formatter-property", "print.key=true"
+    )
+    rows = [tuple(each.split("\t")) for each in shown.stdout.splitlines()]
+    # What a person sees is what they wrote, and what came before a bad line was sent.
+    assert rows[0] == ("null", line) and rows[1] == ("5", line.replace('"by":7', '"by":"AAE="'))
+    assert rows[2] == ("6", line) and rows[3:] == [("null", line)] * 4
+
+
+def test_lines_of_json_schema_and_protobuf(run, registry, shared_ottla_broker, tmp_path):
+    pytest.importorskip("grpc_tools")
+
+    def tool(name, topic, *arguments, lines=()):
+        more = ("--bootstrap-server", shared_ottla_broker.bootstrap, "--schema-registry", registry.url)
+        return CliRunner().invoke(main, [name, "--topic", topic, *more, *arguments], input="\n".join(lines))
+
+    strict = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+    schemas = {
+        "json-lines": file_of(tmp_path, "n.json", strict),
+        "proto-lines": file_of(tmp_path, "n.proto", 'syntax = "proto3"; message N { int32 n = 1; }'),
+    }
+    for topic, file in schemas.items():
+        assert tool("produce", topic, "--schema", file, lines=['{"n":1}']).exit_code == 0
+        refused = tool("produce", topic, lines=['{"m":1}'])
+        assert refused.exit_code != 0 and "line 1 does not fit the schemas" in refused.stderr
+        shown = tool("consume", topic, "--from-beginning", "--max-messages", "1")
+        assert json.loads(shown.stdout) == {"n": 1}
 
 
 def test_the_registry_and_its_login_come_from_the_profile(shared_ottla_broker, tmp_path, run, monkeypatch):

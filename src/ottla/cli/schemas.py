@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.schemas.client import Registry
 
 _DEFAULT: Final = "http://localhost:8081"
-_TYPES: Final = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
+_TYPES: Final = ("AVRO", "JSON", "PROTOBUF")
 _MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 
 
@@ -129,14 +129,9 @@ def show(ctx: click.Context, subject: str | None, version: str, schema_id: int |
 
 def _proposal(file: str, kind: str | None, references: tuple[str, ...]) -> JsonObject:
     """The body of a request with the schema of a file."""
-    known = kind or _TYPES.get(Path(file).suffix)
-    if known is None:
-        raise ValueError(f"{file} ends with none of {', '.join(_TYPES)}: give --type")
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ValueError(f"the schema file {file} cannot be read: {reason}") from None
+    from ottla.schemas.client import schema_of_file
+
+    text, known = schema_of_file(Path(file), kind)
     used: list[Json] = []
     for one in references:
         name, equals, place = one.partition("=")
@@ -150,9 +145,7 @@ def _proposal(file: str, kind: str | None, references: tuple[str, ...]) -> JsonO
 @schemas.command()
 @click.argument("subject")
 @click.argument("file")
-@click.option(
-    "--type", "kind", type=click.Choice(list(_TYPES.values())), help="Where the file's name says none."
-)
+@click.option("--type", "kind", type=click.Choice(_TYPES), help="Where the file's name says none.")
 @click.option(
     "--reference", "references", multiple=True, metavar="NAME=SUBJECT:VERSION", help="A schema that it uses."
 )
@@ -181,9 +174,7 @@ def register(
 @click.argument("subject")
 @click.argument("file")
 @click.option("--version", help="Compare with this version, not with those that the subject's level names.")
-@click.option(
-    "--type", "kind", type=click.Choice(list(_TYPES.values())), help="Where the file's name says none."
-)
+@click.option("--type", "kind", type=click.Choice(_TYPES), help="Where the file's name says none.")
 @click.option(
     "--reference", "references", multiple=True, metavar="NAME=SUBJECT:VERSION", help="A schema that it uses."
 )

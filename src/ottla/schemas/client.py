@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -38,6 +39,20 @@ _MAX_PASSWORD_CHARS: Final = 4_096
 _UNKNOWN_FOR_S: Final = 30.0
 """An id that the registry does not know is asked for again after this time, not with every record."""
 _NO_LEADER: Final = (50003, 50004)
+FILE_TYPES: Final = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
+"""The formats of schema files by the ends of their names."""
+
+
+def schema_of_file(file: Path, kind: str | None = None) -> tuple[str, str]:
+    """The text of a schema file and its format, which its name says if `kind` does not."""
+    known = kind or FILE_TYPES.get(file.suffix)
+    if known is None:
+        raise SchemaError(f"the schema file {file} ends with none of {', '.join(FILE_TYPES)}")
+    try:
+        return file.read_text(encoding="utf-8"), known
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SchemaError(f"the schema file {file} cannot be read: {reason}") from None
 
 
 @dataclass(frozen=True, slots=True)

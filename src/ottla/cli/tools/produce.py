@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
@@ -64,6 +65,9 @@ class ProduceFlags(Flags):
     metadata_expiry_ms: int | None
     socket_buffer_size: int | None
     line_reader: str | None
+    schema_registry: str | None
+    schema: str | None
+    key_schema: str | None
 
 
 @tool(
@@ -101,6 +105,13 @@ class ProduceFlags(Flags):
     click.option("--metadata-expiry-ms", type=int, metavar="MS", help="Age at which metadata is refreshed."),
     click.option("--socket-buffer-size", type=int, metavar="BYTES", help="The socket's send buffer."),
     click.option("--line-reader", metavar="CLASS", hidden=True),
+    click.option(
+        "--schema-registry", metavar="URL", help="Lines are JSON: write them by the topic's schemas."
+    ),
+    click.option(
+        "--schema", metavar="FILE", help="The schema of values, which is registered: .avsc, .json, .proto."
+    ),
+    click.option("--key-schema", metavar="FILE", help="The same for keys."),
 )
 def produce(session: Session, flags: ProduceFlags) -> None:
     """Write lines from standard input to a topic."""
@@ -111,8 +122,9 @@ def produce(session: Session, flags: ProduceFlags) -> None:
         raise UsageProblem(f"--line-reader {flags.line_reader}: Java classes cannot be loaded here")
     reader = LineReader.configured(_reader_properties(flags))
     engine.require_broker(session)
+    by_schemas = _by_schemas(session, flags, keys=reader.parse_key)
     client = engine.producer(_producer_settings(session, flags))
-    sent = _send_all(session, client, flags, reader)
+    sent = _send_all(session, client, flags, reader, by_schemas)
     if session.as_json:
         session.dump({"sent": sent})
 
@@ -140,7 +152,50 @@ def _producer_settings(session: Session, flags: ProduceFlags) -> EngineSettings:
     return engine.settings(session, properties)
 
 
-def _send_all(session: Session, client: Producer, flags: ProduceFlags, reader: LineReader) -> int:
+Change = Callable[[int, bytes | None, bytes | None], tuple[bytes | None, bytes | None]]
+"""From the number of a line, its key and its value to those of the record."""
+
+
+def _by_schemas(session: Session, flags: ProduceFlags, *, keys: bool) -> Change | None:
+    """What writes keys and values by the schemas of a registry; None where lines are records as they are."""
+    if not (flags.schema_registry or flags.schema or flags.key_schema):
+        return None
+    if flags.key_schema and not keys:
+        raise UsageProblem("--key-schema needs lines with keys: --reader-property parse.key=true")
+    from ottla.schemas.client import Registry
+    from ottla.schemas.errors import SchemaError
+    from ottla.schemas.json_lines import JsonLines, of_topic
+
+    url = flags.schema_registry
+    try:
+        registry = Registry.of(
+            {**session.properties, "schema.registry.url": url} if url else session.properties
+        )
+        if registry is None:
+            raise UsageProblem("--schema needs a registry: give --schema-registry")
+        values = JsonLines(registry, flags.topic, Path(flags.schema) if flags.schema else None)
+        key_file = Path(flags.key_schema) if flags.key_schema else None
+        key_lines = JsonLines(registry, flags.topic, key_file, key=True) if key_file else None
+        if keys and key_lines is None:
+            # Keys are mostly texts, without a schema.
+            key_lines = of_topic(registry, flags.topic)
+    except ValueError as error:
+        raise UsageProblem(str(error)) from None
+
+    def change(number: int, key: bytes | None, value: bytes | None) -> tuple[bytes | None, bytes | None]:
+        try:
+            if key is not None and key_lines is not None:
+                key = key_lines.write(key)
+            return key, None if value is None else values.write(value)
+        except SchemaError as error:
+            raise UsageProblem(f"line {number} does not fit the schemas of {flags.topic}: {error}") from None
+
+    return change
+
+
+def _send_all(
+    session: Session, client: Producer, flags: ProduceFlags, reader: LineReader, change: Change | None
+) -> int:
     from confluent_kafka import KafkaException
 
     sent = 0
@@ -152,7 +207,10 @@ def _send_all(session: Session, client: Producer, flags: ProduceFlags, reader: L
         sent += error is None
 
     try:
-        for headers, key, value in reader.read(sys.stdin.buffer, prompting=sys.stdin.isatty()):
+        lines = reader.read(sys.stdin.buffer, prompting=sys.stdin.isatty())
+        for number, (headers, key, value) in enumerate(lines, 1):
+            if change is not None:
+                key, value = change(number, key, value)
             if len(client) >= _MAX_QUEUED:
                 client.poll(1.0)
             try:
