@@ -90,8 +90,13 @@ def source_offsets(batch: DataFrame) -> BatchOffsets:
         found = _offsets_of_topics(str(source.toString()), str(offset.get().json()), ours)
         _merge(ends, found or {})
         before = execution.committedOffsets().get(source)
-        begun = _parsed(str(before.get().json())) if before.isDefined() else None
-        read = _distance(begun, found, read)
+        if before.isDefined():
+            read = _distance(_parsed(str(before.get().json())), found, read)
+        elif found is not None:
+            # The very first batch begins where the options say; if they say "latest", that is not known any more.
+            read = _distance(_parsed(str(source.initialOffset().json())), found, read) or None
+        else:
+            read = None
     return BatchOffsets(ends, read)
 
 

@@ -1,7 +1,7 @@
 """Small micro-batches are written by the driver: its rows come as Arrow, without a shuffle and a stage of tasks.
 
-A batch counts as small by what it reads and by how many records recent batches made of what they read. A batch that
-turns out too large for the driver is written by tasks after all.
+A batch counts as small by what it reads and by how many records recent batches made of what they read: counts of a
+million records may be small. A batch that turns out too large for the driver is written by tasks after all.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-MOST_RECORDS: Final = 5_000
+MOST_RECORDS: Final = 10_000
 MOST_BYTES: Final = 8 << 20
 """The most that the driver writes; beyond, several tasks are faster."""
 
 _REMEMBERED: Final = 16
+_FAR: Final = 8
+"""A batch that reads more than this many times what another read may be of another kind."""
 _RESULT_TOO_LARGE: Final = "spark.driver.maxResultSize"
 
 ExtraRecord = tuple[str, bytes | None, bytes | None]
@@ -48,21 +50,29 @@ class SmallBatches:
     """Learns from each batch what the next one may bring. The first batch tells nothing yet, and goes to tasks."""
 
     def __init__(self) -> None:
-        self._made: deque[float] = deque(maxlen=_REMEMBERED)
+        self._made: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
+        """Offsets and records of recent batches."""
         self._bytes_per_record: deque[float] = deque(maxlen=_REMEMBERED)
         self._turns = 0
 
     def expects(self, read: int | None) -> bool:
         """Whether a batch that reads so many offsets is likely to be small; None if that is not known."""
-        if read is None or read > MOST_RECORDS or not self._made:
+        if read is None or not self._made:
             return False
-        records = max(self._made) * max(read, 1)
+        if read <= MOST_RECORDS:
+            records = max(records / offsets for offsets, records in self._made) * max(read, 1)
+        else:
+            # Large batches that become few records are aggregates: those grow more slowly than what is read.
+            near = [(offsets, records) for offsets, records in self._made if read <= _FAR * offsets]
+            if not near:
+                return False
+            records = max(records * max(1.0, read / offsets) ** 0.5 for offsets, records in near)
         return records <= MOST_RECORDS and records * max(self._bytes_per_record, default=0.0) <= MOST_BYTES
 
     def learn(self, read: int | None, records: int, size: int | None = None) -> None:
         """What a batch has made of the offsets that it read."""
         if read is not None:
-            self._made.append(records / max(read, 1))
+            self._made.append((max(read, 1), records))
         if size is not None and records:
             self._bytes_per_record.append(size / records)
 

@@ -217,6 +217,22 @@ def test_what_counts_as_a_small_batch() -> None:
     assert not small.expects(10)
 
 
+def test_a_large_batch_that_becomes_few_records_counts_as_small() -> None:
+    small = SmallBatches()
+    small.learn(10, 10)
+    assert not small.expects(MOST_RECORDS + 1)
+    small.learn(10 * MOST_RECORDS, MOST_RECORDS // 2)
+    assert small.expects(MOST_RECORDS + 1)
+    # Four times as much may become twice as many records.
+    assert small.expects(40 * MOST_RECORDS)
+    assert not small.expects(41 * MOST_RECORDS)
+    # What is much larger than all that was seen is not known.
+    small = SmallBatches()
+    small.learn(MOST_RECORDS, 1)
+    assert small.expects(8 * MOST_RECORDS)
+    assert not small.expects(8 * MOST_RECORDS + 1)
+
+
 def test_the_offsets_between_two_positions() -> None:
     assert _distance({"a": {0: 5, 1: 1}}, {"a": {0: 7, 1: 1}}, 3) == 5
     assert _distance({"a": {0: 5}}, {"a": {0: 7, 1: 1}}, 0) is None  # a new partition
