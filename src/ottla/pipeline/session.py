@@ -65,7 +65,7 @@ JVM_FLAGS: Final = (
 
 LOW_LATENCY_FLAGS: Final = (
     "-XX:TieredStopAtLevel=1",
-    # Hadoop's local file system starts a `chmod` for each file of a checkpoint.
+    # For processes that Hadoop's local file system still starts, with other masters than a local one.
     "-Djdk.lang.Process.launchMechanism=VFORK",
 )
 """Flags for small batches: code that is compiled quickly and not well, processes that start without a helper."""
@@ -119,9 +119,12 @@ def spark_session(
     if "spark.sql.shuffle.partitions" not in wanted:
         # One for each core: Spark's 200 are for large clusters.
         session.conf.set("spark.sql.shuffle.partitions", str(session.sparkContext.defaultParallelism))
+    from ottla.pipeline.jvm_tuning import tune_jvm
     from ottla.pipeline.reader import register_reader
 
     register_reader(session)
+    sockets = wanted.get(f"{SOCKETS}.enabled") == "true"
+    tune_jvm(session, local=master.startswith("local"), sockets=sockets)
     if low_latency and is_local(master):
         _write_without_checksum_files(session)
     return session
