@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from ottla.streams import StreamsBuilder, tumbling
 from ottla.streams.runner import StreamsApp
 from ottla.streams.settings import StreamsSettings
-from spark.killing import watcher
+from spark.killing import children_of, watcher
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
@@ -92,12 +92,15 @@ def test_both_readers_see_the_same_and_go_on_from_one_checkpoint(
 
 
 def planners() -> list[int]:
-    """The processes that plan what a stream of ours reads; they belong to the driver."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if b"python_streaming_source_runner" in path.read_bytes():
-                found.append(int(path.parent.name))
+    """The processes of this session that plan what a stream of ours reads; they belong to the driver."""
+    found, known = [], [os.getpid()]
+    while known:
+        children = children_of(known.pop())
+        known += children
+        for pid in children:
+            with contextlib.suppress(OSError):
+                if b"python_streaming_source_runner" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
     return found
 
 

@@ -1,19 +1,22 @@
 """`format("ottla")`: topics as Spark's batch and streaming frames, read by Python tasks that give Spark Arrow batches.
 
 Columns and options are those of `format("kafka")`. Each task fetches whole batches of its range from the leader and
-decodes them together (`fetching.py`, `decoding.py`).
+decodes them together (`fetching.py`, `decoding.py`). Small batches of a stream need no task (`small_reads.py`).
 """
 
 from __future__ import annotations
 
 import logging
 import pickle
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -39,11 +42,14 @@ from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.fetching import OffsetGone, OffsetRange, fetch_ranges
 from ottla.pipeline.reader_offsets import JsonOffsets, OffsetPlanner, from_json, split, to_json
 from ottla.pipeline.reader_options import FORMAT, ReaderOptions, column_names, parse_options
+from ottla.pipeline.small_reads import FETCH_BYTES, SmallReads
 from ottla.pipeline.tasks import brokers_for, forget_brokers
 from ottla.pipeline.worker_memory import task_begins
 from ottla.pipeline.writer import Place
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from pyspark.sql import SparkSession
 
 _logger = logging.getLogger(__name__)
@@ -113,7 +119,7 @@ class OttlaDataSource(DataSource):
 class RangePartition(InputPartition):
     """The offsets that one task reads."""
 
-    def __init__(self, wanted: OffsetRange) -> None:
+    def __init__(self, *wanted: OffsetRange) -> None:
         super().__init__(wanted)
         self.wanted = wanted
 
@@ -135,19 +141,20 @@ class TopicReader(DataSourceReader):
             brokers.close()
         found = split(ranges, options.min_partitions, options.max_records_per_partition)
         # Spark gives a reader without partitions one without a value: this one has nothing to read.
-        return [RangePartition(one) for one in found] or [RangePartition(OffsetRange("", 0, 0, 0))]
+        return [RangePartition(one) for one in found] or [RangePartition()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a range, as Arrow batches."""
         assert isinstance(partition, RangePartition)
         task_begins()
-        return read_range(self._options, partition.wanted)
+        return read_ranges(self._options, partition.wanted)
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows topics from batch to batch. With a step, tasks give Spark what the step makes of the records.
+    """Follows topics from batch to batch. With a step, Spark gets what the step makes of the records.
 
-    The step comes pickled: the process that plans reads passes it on to tasks, and need not have what it is made of.
+    The step comes pickled: tasks have what it is made of, and where the process that plans reads has not, small batches
+    are left to tasks as well.
     """
 
     def __init__(self, options: ReaderOptions, step: bytes | None = None) -> None:
@@ -158,6 +165,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[Place, int] | None = None
         self._newest: dict[Place, int] = {}
         self._last_batch_s = time.monotonic()
+        self._small = SmallReads()
+        self._rows: list[pa.RecordBatch] = []
 
     def __getstate__(self) -> tuple[ReaderOptions, bytes | None]:
         """Tasks get the options and the step: connections stay here."""
@@ -214,8 +223,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._offsets().latest()
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
-        """The ranges of a batch, one for each task."""
+        """The ranges of a batch, one for each task; one for all of a small batch, which is read here and now."""
         ranges = self._offsets().ranges(from_json(start), from_json(end))
+        offsets = sum(one.end - one.start for one in ranges)
+        if self._small.expects(offsets):
+            limits = replace(self._options.limits, max_bytes=FETCH_BYTES, partition_max_bytes=FETCH_BYTES)
+            rows = self._small.collect(offsets, self._read(replace(self._options, limits=limits), ranges))
+            if rows is not None:
+                self._rows = rows
+                self.__class__ = _ReadAlready
+                return [RangePartition(*ranges)]
         options = self._options
         return [
             RangePartition(one)
@@ -226,17 +243,51 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The records of a range, as Arrow batches, or what the step makes of them."""
         assert isinstance(partition, RangePartition)
         task_begins()
-        records = read_range(self._options, partition.wanted)
+        return self._read(self._options, partition.wanted)
+
+    def _read(self, options: ReaderOptions, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+        records = read_ranges(options, ranges)
         if self._step is None:
-            return records
-        step: Step = pickle.loads(self._step)
-        return step(records)
+            yield from records
+        else:
+            step: Step = pickle.loads(self._step)
+            yield from step(records)
 
     def stop(self) -> None:
-        """Closes the driver's connections."""
+        """Closes the connections of the process that plans reads."""
+        if isinstance(sys.exc_info()[1], EOFError):
+            # Spark has closed its socket. PySpark would fail to report that to it, and print a trace of the failure.
+            sys.excepthook = _print_unless_nobody_listens
         if self._brokers is not None:
             self._brokers.close()
         self._brokers = self._planner = None
+
+
+def _print_unless_nobody_listens(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if not isinstance(error, BrokenPipeError):
+        sys.__excepthook__(kind, error, trace)
+
+
+class _ReadAlready(TopicStreamReader, _SimpleStreamReaderWrapper):
+    """A reader that holds the rows of the batch that it has just planned.
+
+    PySpark takes rows together with a plan from readers of its own class only, and asks for them at once. For all other
+    questions the reader is a TopicStreamReader: Spark's class gives no lag.
+    """
+
+    def getCache(self, start: JsonOffsets, end: JsonOffsets) -> Iterator[pa.RecordBatch]:  # noqa: N802
+        """The rows of the batch; PySpark calls it."""
+        rows, self._rows = self._rows, []
+        self.__class__ = TopicStreamReader  # type: ignore[assignment]
+        return iter(rows)
+
+
+def read_ranges(options: ReaderOptions, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+    """The records of some ranges, one range after the other."""
+    for one in ranges:
+        yield from read_range(options, one)
 
 
 def read_range(options: ReaderOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """What an application reads: its source topics, by Spark's Kafka source or by Ottla's own reader.
 
-Ottla's reader runs the first stage in the tasks that read. What has no first stage in Python (columns, real-time mode)
-is read by Spark's source.
+Ottla's reader runs a first stage in Python where it reads. What needs no Python at all (columns, real-time mode) is
+read by Spark's source.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ottla.pipeline.reader_options import FORMAT
 from ottla.streams.loading import pickled_by_value
 from ottla.streams.planner.spark_frames import ArrivingFrame, PythonStage
 from ottla.streams.settings import StreamsSettings
@@ -39,6 +40,15 @@ class TopicRecords:
             # would hold the answer up for Kafka's 500 ms. Spark only reads offsets that exist, so nothing polls faster.
             options["kafka.fetch.max.wait.ms"] = "0"
         return self.spark.readStream.format("kafka").options(**{**options, **self._client()}).load()
+
+    def rows(self) -> DataFrame:
+        """The records with topic, partition, offset, key, value, time (in ms) and headers."""
+        if not self.settings.fused_reader:
+            return ArrivingFrame(self.frame()).rows()
+        columns = ("topic", "partition", "offset", "key", "value", "timestamp")
+        options = {**self._options(), **self._client()}
+        options["columns"] = ",".join((*columns, "headers") if self.needs_headers else columns)
+        return ArrivingFrame(self.spark.readStream.format(FORMAT).options(**options).load()).rows()
 
     def through(self, stage: PythonStage, schema: str, *, with_headers: bool) -> DataFrame:
         """What a stage makes of the records."""

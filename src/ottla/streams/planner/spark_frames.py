@@ -27,7 +27,10 @@ class Arriving(Protocol):
     """What an application reads, before its first stage."""
 
     def frame(self) -> DataFrame:
-        """The records with the columns of Spark's Kafka source."""
+        """The records with the columns of Spark's Kafka source, read without Python."""
+
+    def rows(self) -> DataFrame:
+        """The records with topic, partition, offset, key, value, time (in ms) and headers."""
 
     def through(self, stage: PythonStage, schema: str, *, with_headers: bool) -> DataFrame:
         """What a stage makes of the records. Its batches have topic, partition, offset, key, value and time (in ms)."""
@@ -42,6 +45,10 @@ class ArrivingFrame:
     def frame(self) -> DataFrame:
         """The records themselves."""
         return self.records
+
+    def rows(self) -> DataFrame:
+        """The records with the time in milliseconds."""
+        return arrived_records(self.records, with_headers=True)
 
     def through(self, stage: PythonStage, schema: str, *, with_headers: bool) -> DataFrame:
         """The records in Python workers."""

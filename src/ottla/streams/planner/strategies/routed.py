@@ -12,7 +12,6 @@ from ottla.streams.planner.rows import Tasks
 from ottla.streams.planner.spark_frames import (
     FINISH_ROWS,
     Arriving,
-    arrived_records,
     run_stateful_stages,
 )
 from ottla.streams.planner.stateless_stage import LANES_PER_TOPIC
@@ -49,7 +48,7 @@ def _sources(plan: Plan) -> list[tuple[Node, Source]]:
 
 def build(records: Arriving, plan: Plan, tasks: Tasks) -> tuple[DataFrame, Finish]:
     """The rows of the last stage, and the step that makes records for the sink of them."""
-    rows = _routed(arrived_records(records.frame(), with_headers=True), plan, tasks)
+    rows = _routed(records.rows(), plan, tasks)
     return run_stateful_stages(rows, plan, tasks), FINISH_ROWS
 
 
