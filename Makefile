@@ -102,8 +102,8 @@ test-connect-faults: setup-spark $(KAFKA)  ## Connect's kills, the long form, on
 test-mirror-faults: setup-spark  ## Mirror, the long form: 20 kills of driver, executors, workers and brokers in a copy of 5 GB
 	OTTLA_MIRROR_GB=5 OTTLA_MIRROR_KILLS=20 $(BIN)/python -m pytest -s tests/spark/test_mirror_faults.py
 
-test-mirror-clusters: setup $(KAFKA)  ## Mirror between clusters of three: Apache Kafka and Ottla, both ways, and two of Apache Kafka
-	OTTLA_MIRROR_CLUSTERS=1 $(BIN)/python -m pytest tests/oracle/test_mirror_clusters_java.py
+test-mirror-clusters: setup $(KAFKA)  ## Mirror between clusters of three, Apache Kafka and Ottla, both ways, and from Apache Kafka 3.3 and 2.8
+	OTTLA_MIRROR_CLUSTERS=1 $(BIN)/python -m pytest tests/oracle/test_mirror_clusters_java.py tests/oracle/test_mirror_old_java.py
 
 sim: setup  ## whole clusters in one process under faults: make sim [SEEDS=500] [SEED=1] [CONTINUE=1]
 	$(BIN)/python -m ottla.testing.sim --seed $(or $(SEED),1) --seeds $(or $(SEEDS),200) $(if $(CONTINUE),--continue) $(if $(JOBS),--jobs $(JOBS))

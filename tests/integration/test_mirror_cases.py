@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Sequence
 
 import pytest
 from click.testing import CliRunner
@@ -29,11 +30,14 @@ from ottla.admin.partitions import delete_records
 from ottla.admin.topics import delete_all_of
 from ottla.admin.transactions import describe_transaction
 from ottla.cli.main import main
+from ottla.errors import ErrorCode
 from ottla.mirror.config import mirror_config
 from ottla.mirror.flow import Flow
+from ottla.mirror.lanes import LaneOutcome, Share
 from ottla.mirror.mirror import Mirror
 from ottla.mirror.runners import ThreadRunner
 from ottla.pipeline.writer import Place
+from ottla.records.batch import HEADER_SIZE, iter_batches
 from ottla.wire.enums import AclOperation, AclPermissionType, ConfigResourceType, PatternType, ResourceType
 
 DEADLINE_S = 60.0
@@ -346,3 +350,65 @@ def test_ids_are_taken_again_before_coordinators_forget_them(world, monkeypatch)
     ]
     cluster.close()
     assert min(epochs) >= 7, epochs
+
+
+def test_a_damaged_batch_stops_its_partition_until_it_is_deleted(start_ottla_broker):
+    broker, target = start_ottla_broker("source"), start_ottla_broker("target").bootstrap
+    source = broker.bootstrap
+    make_topic(source, "orders")
+    make_topic(source, "fine")
+    produce(source, "fine", 10)
+    for number in range(4):
+        produce(source, "orders", 10, codec="lz4", start=100 * number)
+    (segment,) = broker.data.rglob("orders-0/*.log")
+    with segment.open("r+b") as log:
+        places = [at for at, header in iter_batches(segment.read_bytes()) if header.base_offset == 20]
+        log.seek(places[0] + HEADER_SIZE + 20)
+        byte = log.read(1)[0]
+        log.seek(places[0] + HEADER_SIZE + 20)
+        log.write(bytes([byte ^ 1]))
+    (failure,) = stopped(keys(source, target))
+    assert "orders-0 cannot be read from offset 20 on" in failure
+    assert assert_same_records(source, "fine", target, "A.fine") == 10, "other partitions go on"
+    assert len(records(target, "A.orders")[0]) == 20, "what lies before it is copied"
+    cluster = connect(source)
+    delete_records(cluster, {("orders", 0): 30})
+    cluster.close()
+    copy_once(keys(source, target))
+    assert records(target, "A.orders")[0][20:] == [(at - 10, one) for at, one in records(source, "orders")[0]]
+
+
+class FailingRunner(ThreadRunner):
+    """Lanes that end in the middle, before they have copied anything."""
+
+    def run(self, shares: Sequence[Share], ended: threading.Event) -> list[LaneOutcome]:
+        return [
+            LaneOutcome(share.lane, failure="it is away", code=ErrorCode.UNKNOWN_SERVER_ERROR)
+            for share in shares
+        ]
+
+
+class Waits(threading.Event):
+    """Notes how long it is waited for, and does not wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times_s: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.times_s.append(timeout or 0.0)
+        return False
+
+
+def test_a_lane_that_always_fails_is_taken_over_less_and_less_often(world):
+    source, target = world
+    make_topic(source, "orders")
+    runner, ended = FailingRunner(), Waits()
+    flow = Flow(mirror_config(keys(source, target)).flow("A", "B"), runner)
+    flow.prepare()
+    for _ in range(5):
+        flow.cycle(ended)
+    flow.close()
+    runner.close()
+    assert len(ended.times_s) == 5
+    assert ended.times_s[4] > 4 * ended.times_s[0] > 0

@@ -18,7 +18,9 @@ from ottla.records.batch import (
     NO_LEADER_EPOCH,
     BatchHeader,
     Buffer,
+    CorruptBatchError,
     build_batch,
+    check_crc,
     iter_records,
     pack_header,
     read_header,
@@ -75,6 +77,9 @@ def pieces_of(
 ) -> Iterator[Piece]:
     """One batch as it is, or opened and built again: with holes, with the broker's times, begun before `start`, or
     larger than the target takes. A target that keeps offsets takes holes, too."""
+    if not check_crc(data, at, header):
+        # Its copy would get a checksum that is right, and nobody could see any more that it is damaged.
+        raise CorruptBatchError(f"the batch at offset {header.base_offset} has a wrong checksum")
     whole = header.base_offset >= start and (keep_offsets or header.count == header.last_offset_delta + 1)
     if whole and header.timestamp_type == CREATE_TIME and header.size_in_bytes <= max_batch_bytes:
         body = memoryview(data)[at + HEADER_SIZE : at + header.size_in_bytes]

@@ -72,3 +72,11 @@ def is_empty(remote: Place) -> str:
         f"{remote.topic}-{remote.partition} is missing or empty at the target, but it was copied: the topic was "
         "deleted there. Restart the mirror: it is copied afresh"
     )
+
+
+def unreadable(reason: str) -> str:
+    """The sentence about damaged records of the source."""
+    return (
+        f"{reason}. Delete the damaged records at the source (`ottla delete-records`), then restart the mirror: it "
+        "skips them"
+    )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla.admin.cluster import Cluster
+from ottla.admin.retries import Backoff
 from ottla.errors import ApiException
 from ottla.mirror import topics as topic_sync
 from ottla.mirror.config import FlowConfig
@@ -41,6 +42,8 @@ from ottla.pipeline.writer import Place
 _logger = logging.getLogger(__name__)
 
 _RENEW_S: Final = 24 * 3600.0
+_FIRST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -117,6 +120,7 @@ class Flow:
         self._limits: dict[str, CopyLimits] = {}
         self._runner = runner
         self._syncs = OffsetSyncs(config)
+        self._pauses = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         self.records = 0
         self.size = 0
 
@@ -372,12 +376,18 @@ class Flow:
     def cycle(self, ended: threading.Event, until: Mapping[Place, int] | None = None) -> int:
         """One cycle of all lanes; returns the records that it copied."""
         shares = self._shares(until)
-        copied = 0
+        copied, failed = 0, False
         for outcome in self._runner.run(shares, ended):
             if outcome.failure is None:
                 copied += self._take(outcome)
             else:
+                failed = True
                 self._recover(outcome)
+        if failed and not copied:
+            # Each takeover costs an offset: a lane that fails at once must not be taken over all the time.
+            ended.wait(self._pauses.next_s())
+        else:
+            self._pauses = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         states = list(self.partitions.values())
         self._write_notes(states, still_open=True)
         self._syncs.write(states)

@@ -19,6 +19,7 @@ from ottla.admin.settings import ClusterSettings
 from ottla.errors import ApiException, ErrorCode
 from ottla.mirror.copying import Piece, Span, pieces, sealed
 from ottla.mirror.epochs import NO_EPOCH, Epoch, end_of_epoch, lost_offsets, went_back
+from ottla.mirror.failures import unreadable
 from ottla.mirror.ownership import Identity
 from ottla.mirror.runs import Run, RunMap
 from ottla.pipeline.fetching import (
@@ -30,9 +31,13 @@ from ottla.pipeline.fetching import (
     Fetcher,
     FetchLimits,
     OffsetGone,
+    UnreadableBatch,
     list_offsets,
 )
 from ottla.pipeline.writer import BatchWriter, Grant, Place, RefusedBatch
+from ottla.records.batch import CorruptBatchError
+from ottla.records.codecs import UnpackError
+from ottla.records.record import InvalidRecordError
 
 _logger = logging.getLogger(__name__)
 
@@ -108,6 +113,8 @@ class _Partition:
     rebuilt: int = 0
     source_end: int = -1
     stopped: str | None = None
+    unread: int | None = None
+    """Where a batch begins that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +187,9 @@ class Lane:
                 except OffsetGone as gone:
                     self._gone(gone)
                     found = []
+                except UnreadableBatch as error:
+                    self._parts[error.place].stopped = unreadable(error.message)
+                    found = []
                 # A partition that stopped while its next read was under way takes no more.
                 found = [one for one in found if self._part(one).stopped is None and self._goes_on(one)]
                 for one in found:
@@ -189,7 +199,8 @@ class Lane:
                     self._write(one)
                 self._writer.flush()
                 for one in found:
-                    self._part(one).done = one.next_offset
+                    part = self._part(one)
+                    part.done = one.next_offset if part.unread is None else part.unread
         return [self._report(part) for part in self._parts.values()]
 
     def _read(self, positions: Mapping[Place, int], pause_s: float, wait_ms: int) -> list[FetchedBatches]:
@@ -216,6 +227,16 @@ class Lane:
         part = self._part(found)
         part.source_end = max(part.source_end, found.last_stable_offset)
         keep = found.topic in self._share.keep_offsets
+        part.unread = part.done
+        try:
+            self._write_pieces(part, found, keep=keep)
+        except (CorruptBatchError, InvalidRecordError, UnpackError) as error:
+            place = f"{part.place.topic}-{part.place.partition}"
+            part.stopped = unreadable(f"{place} cannot be read from offset {part.unread} on: {error.message}")
+            return
+        part.unread = None
+
+    def _write_pieces(self, part: _Partition, found: FetchedBatches, *, keep: bool) -> None:
         for piece in pieces(found, self._share.max_batch_bytes[found.topic], keep_offsets=keep):
             sequence = self._writer.sequence(part.remote)
             header = sealed(piece, self._share.identity, sequence, keep_offsets=keep)
@@ -228,6 +249,7 @@ class Lane:
             part.sent.append((spans, number))
             self._count(part, piece)
             self._writer.add_batch(part.remote, [header, memoryview(piece.body)], number)
+            part.unread = piece.next_upstream
 
     @staticmethod
     def _count(part: _Partition, piece: Piece) -> None:

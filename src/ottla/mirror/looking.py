@@ -252,7 +252,8 @@ def _age_s(source: Cluster, place: Place, start: int, end: int, now_ms: int) -> 
     try:
         for found in fetch_ranges(source, [OffsetRange(*place, start, end)], limits=limits):
             for _, header in found.batches:
-                return max(0.0, (now_ms - header.max_timestamp) / 1000)
+                # Messages of the oldest format have no time.
+                return max(0.0, (now_ms - header.max_timestamp) / 1000) if header.max_timestamp >= 0 else 0.0
     except ApiException as error:
         if error.code not in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_NOT_AVAILABLE):
             raise

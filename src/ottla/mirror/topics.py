@@ -70,6 +70,8 @@ def make_remote_topics(
     there = {topic.name or "": len(topic.partitions) for topic in target.metadata(None).topics}
     missing = [topic for topic in topics.values() if topic.remote not in there]
     configs = source_configs(flow, source, [topic.name for topic in missing])
+    if missing:
+        configs = _known_there(flow, target, configs)
     replicas = _replication(flow, target)
     for some in _batches(missing):
         new = [
@@ -91,6 +93,23 @@ def make_remote_topics(
         for one in create_partitions(target, grown).results:
             raise_for(one.error_code, one.error_message, f"topic {one.name} at {flow.target}")
             _logger.info("%s: topic %s grown at %s", flow.name, one.name, flow.target)
+
+
+def _known_there(
+    flow: FlowConfig, target: Cluster, configs: Mapping[str, dict[str, str]]
+) -> dict[str, dict[str, str]]:
+    """The settings that the target's brokers know: an older source has some that are gone."""
+    ((_, entries),) = describe_configs(target, [(_TOPIC, flow.runs_topic)]).items()
+    known = {entry.name for entry in entries}
+    unknown = {name for mine in configs.values() for name in mine if name not in known}
+    if unknown:
+        _logger.warning(
+            "%s: %s has no settings %s: copies go without", flow.name, flow.target, ", ".join(sorted(unknown))
+        )
+    return {
+        topic: {name: value for name, value in mine.items() if name in known}
+        for topic, mine in configs.items()
+    }
 
 
 def _with_offsets(target: Cluster, new: list[NewTopic]) -> list[NewTopic]:
@@ -156,12 +175,13 @@ def sync_configs(
     for some in _batches(list(topics.values())):
         now = describe_configs(target, [(_TOPIC, topic.remote) for topic in some])
         for topic in some:
+            known = {entry.name for entry in now[_TOPIC, topic.remote]}
             own = {
                 entry.name: entry.value
                 for entry in now[_TOPIC, topic.remote]
                 if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG
             }
-            mine = wanted[topic.name]
+            mine = {name: value for name, value in wanted[topic.name].items() if name in known}
             added = {name: value for name, value in mine.items() if own.get(name) != value}
             deleted = [
                 name for name in own if name not in mine and name in mirrored and name != MIRROR_OFFSETS

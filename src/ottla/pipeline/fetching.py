@@ -19,8 +19,10 @@ from ottla.admin.retries import Backoff
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId, TopicName
 from ottla.pipeline.writer import Place
-from ottla.records.batch import BatchHeader, iter_batches, iter_records
+from ottla.records.batch import BatchHeader, CorruptBatchError, iter_batches, iter_records
+from ottla.records.codecs import UnpackError
 from ottla.records.control import ControlType, parse_control_type
+from ottla.records.old_formats import is_old, modern
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import FetchRequest, ListOffsetsRequest
 
@@ -88,6 +90,21 @@ class OffsetGone(ApiException):
         )
 
 
+class UnreadableBatch(ApiException):
+    """A partition holds bytes that are no batch, or one that cannot be unpacked. Waiting does not help."""
+
+    def __init__(self, place: Place, offset: int, reason: str) -> None:
+        self.place = place
+        super().__init__(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"{place.topic}-{place.partition} cannot be read from offset {offset} on: {reason}",
+        )
+
+
+_FINAL: Final = (OffsetGone, UnreadableBatch)
+"""What reading again does not mend, whatever its code."""
+
+
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
     """How much one request may bring, and how long it may wait."""
@@ -151,7 +168,7 @@ class Fetcher:
                 found += part
                 failure = failure or refused
         except ApiException as error:
-            if isinstance(error, OffsetGone) or error.code not in self._brokers.settings.retriable:
+            if isinstance(error, _FINAL) or error.code not in self._brokers.settings.retriable:
                 raise
             failure = error
         finally:
@@ -200,7 +217,7 @@ class Fetcher:
                     break
                 wait_s = _TOGETHER_S
         except ApiException as error:
-            if isinstance(error, OffsetGone) or error.code not in self._brokers.settings.retriable:
+            if isinstance(error, _FINAL) or error.code not in self._brokers.settings.retriable:
                 raise
             failure = error
         self._settle(failure)
@@ -236,7 +253,7 @@ class Fetcher:
                     if left and failure is None:
                         self._send_free(_starts(left), in_flight, self._limits.max_wait_ms)
                 except ApiException as error:
-                    if isinstance(error, OffsetGone) or error.code not in self._brokers.settings.retriable:
+                    if isinstance(error, _FINAL) or error.code not in self._brokers.settings.retriable:
                         raise
                     failure = error
                 if failure is not None:
@@ -334,9 +351,12 @@ class Fetcher:
                     failure = failure or self._refusal(place, offset, found.error_code)
                     continue
                 end = ends[place] if ends is not None else _NO_END
-                part = counted_batches(
-                    place, offset, end, found, committed_only=self._isolation == READ_COMMITTED
-                )
+                try:
+                    part = counted_batches(
+                        place, offset, end, found, committed_only=self._isolation == READ_COMMITTED
+                    )
+                except (CorruptBatchError, UnpackError) as error:
+                    raise UnreadableBatch(place, offset, error.message) from error
                 if part.next_offset > offset:
                     parts.append(part)
                 elif not found.records:
@@ -405,6 +425,24 @@ def counted_batches(
 ) -> FetchedBatches:
     """The batches of a response whose records count, from `start` up to `end`."""
     data: Buffer = found.records if found.records is not None else b""
+    if is_old(data):
+        data = modern(data)
+    try:
+        return _counted(place, start, end, found, data, committed_only=committed_only)
+    except CorruptBatchError:
+        # Messages of an old format may also follow newer batches; anything else is refused again.
+        return _counted(place, start, end, found, modern(data), committed_only=committed_only)
+
+
+def _counted(
+    place: Place,
+    start: int,
+    end: int,
+    found: FetchResponse.PartitionData,
+    data: Buffer,
+    *,
+    committed_only: bool,
+) -> FetchedBatches:
     aborted = sorted(found.aborted_transactions or (), key=lambda one: one.first_offset, reverse=True)
     aborting: set[int] = set()
     batches: list[tuple[int, BatchHeader]] = []

@@ -11,6 +11,7 @@ from ottla.mirror.copying import Piece, pieces_of, sealed
 from ottla.mirror.ownership import Identity
 from ottla.records.batch import (
     LOG_APPEND_TIME,
+    CorruptBatchError,
     build_batch,
     check_crc,
     iter_records,
@@ -110,3 +111,10 @@ def test_a_batch_that_is_too_large_is_split_but_a_record_is_not():
     assert [piece.next_upstream for piece in found] == [2, 4, 6, 8]
     assert all(piece.size <= 1000 for piece in found)
     assert [piece.count for piece in copies(data, limit=100)] == [1] * 8
+
+
+def test_a_damaged_batch_gets_no_checksum_that_is_right():
+    data = bytearray(build_batch([Record(7, 1000, b"k", b"v" * 50)]))
+    data[-1] ^= 1
+    with pytest.raises(CorruptBatchError, match="batch at offset 7 has a wrong checksum"):
+        copies(bytes(data))
