@@ -12,6 +12,7 @@ from integration.connect_changes import create, worker
 from integration.connect_rest import eventually
 from integration.servers import PASSWORD, USER, running_mariadb, running_postgres
 from ottla import KafkaConsumer, TopicPartition
+from ottla.connect.plugins import Plugins
 from ottla.testing.running import running_broker
 
 pytestmark = pytest.mark.slow
@@ -312,3 +313,25 @@ def test_a_large_table_of_a_snapshot_is_read_in_parts(rest, broker, database):
         database.run("UPDATE large SET n = 0 WHERE id = 3")
         eventually(lambda: values(broker, topic)[-1]["op"] == "u")
         assert len(values(broker, topic)) == 61
+
+
+def test_a_missing_table_of_signals_is_named_with_the_statement_that_makes_it(rest, database, caplog):
+    database.run(TABLE.format("unsignalled"))
+    with connector(rest, database, "unsignalled", signal_data_collection=f"{database.schema}.typo"):
+        eventually(lambda: "CREATE TABLE" in caplog.text)
+        config = rest.call("GET", "/connectors/unsignalled/config")[1]
+        findings = Plugins().connector(config["connector.class"])(config).check()
+        assert [one.good for one in findings] == [False]
+        assert findings[0].text.startswith(
+            f"there is no table {database.schema}.typo for signals: run CREATE TABLE {database.schema}.typo (id"
+        )
+
+
+def test_a_publication_of_chosen_tables_has_the_one_of_signals_too(rest, broker, database):
+    if database.schema != "public":
+        pytest.skip("publications are PostgreSQL's")
+    database.run(TABLE.format("filtered"), "INSERT INTO filtered VALUES (1, 1, 1)")
+    with connector(rest, database, "filtered", publication_autocreate_mode="filtered"):
+        eventually(lambda: len(values(broker, "filtered.public.filtered")) == 1)
+        database.signal("f1", "execute-snapshot", data_collections=["public.filtered"])
+        eventually(lambda: len(values(broker, "filtered.public.filtered")) == 2)

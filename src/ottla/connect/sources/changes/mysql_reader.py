@@ -46,7 +46,14 @@ from ottla.connect.sources.changes.reader import (
     snapshot_tables,
 )
 from ottla.connect.sources.changes.schema_changes import SchemaChanges, statement
-from ottla.connect.sources.changes.signals import INCREMENTAL, Chunk, Waiting, Work
+from ottla.connect.sources.changes.signals import (
+    INCREMENTAL,
+    Chunk,
+    Waiting,
+    Work,
+    missing_table,
+    table_of,
+)
 from ottla.connect.sources.changes.transactions import Mark, Order
 from ottla.connect.spi import Offsets, ReadLimit
 from ottla.json_types import Json, JsonObject, as_int, as_list, as_text
@@ -127,6 +134,8 @@ class MySqlReader(ChangeReader[_Event]):
         tables = self._server.tables()
         if not tables:
             raise TaskFailed("no table is chosen: look at database.include.list and table.include.list")
+        if self._settings.signals and not self._has_signals():
+            raise TaskFailed(missing_table(self._settings.signals))
         at = self._server.end_of_log()
         by = f"GTIDs {at.gtids}" if at.gtids else "no GTIDs"
         return [f"reads {', '.join(map(str, tables))}", f"the log is at {at.file}, {at.at}, with {by}"]
@@ -135,11 +144,16 @@ class MySqlReader(ChangeReader[_Event]):
 
     def _prepare(self, stored: Mapping[str, Json]) -> None:
         self._server.check_settings()
+        if self._settings.signals and not self._has_signals():
+            _logger.warning("%s", missing_table(self._settings.signals))
         if not self._is_complete(stored):
             return
         at = _position(stored)
         if not at.gtids and not self._server.has_file(at.file):
             raise _purged(at, f"the server has no file {at.file}")
+
+    def _has_signals(self) -> bool:
+        return self._server.has_table(table_of(self._settings.signals))
 
     def _is_complete(self, stored: Mapping[str, Json]) -> bool:
         if not stored:

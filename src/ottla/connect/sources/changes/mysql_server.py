@@ -193,6 +193,15 @@ class MySqlServer:
             return False
         return self.choice.table(table)
 
+    def has_table(self, table: TableId) -> bool:
+        """Whether a table is there."""
+        return bool(
+            self.ask(
+                "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+                [table.schema, table.name],
+            )
+        )
+
     def rows_of(self, table: TableId) -> int:
         """How many rows a table has, as the server estimates it."""
         rows = self.ask(

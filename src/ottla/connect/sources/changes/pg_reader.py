@@ -34,7 +34,14 @@ from ottla.connect.sources.changes.reader import (
     ChangeReader,
     snapshot_tables,
 )
-from ottla.connect.sources.changes.signals import INCREMENTAL, Chunk, Waiting, Work
+from ottla.connect.sources.changes.signals import (
+    INCREMENTAL,
+    Chunk,
+    Waiting,
+    Work,
+    missing_table,
+    table_of,
+)
 from ottla.connect.sources.changes.transactions import Mark, Order
 from ottla.connect.spi import Offsets, ReadLimit
 from ottla.json_types import Json, JsonObject, as_int, to_int
@@ -111,6 +118,8 @@ class PostgresReader(ChangeReader[_Event]):
         if not tables:
             raise TaskFailed("no table is chosen: look at table.include.list")
         slot = "is there" if self._server.has_slot() else "is made at the start"
+        if self._settings.signals and not self._signal_tables():
+            raise TaskFailed(missing_table(self._settings.signals))
         return [f"reads {', '.join(map(str, tables))}", f"slot {self._server.slot} {slot}"]
 
     # -- planning
@@ -118,8 +127,11 @@ class PostgresReader(ChangeReader[_Event]):
     def _prepare(self, stored: Mapping[str, Json]) -> None:
         server = self._server
         server.check_settings()
+        signals = self._signal_tables()
+        if self._settings.signals and not signals:
+            _logger.warning("%s", missing_table(self._settings.signals))
         tables = server.tables()
-        server.ensure_publication(tables)
+        server.ensure_publication([*tables, *(one for one in signals if one not in tables)])
         there = server.has_slot()
         if (
             not there
@@ -135,6 +147,13 @@ class PostgresReader(ChangeReader[_Event]):
         if not there and self._settings.snapshot_mode != "initial_only":
             server.ask("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [server.slot])
             _logger.info("made the replication slot %s", server.slot)
+
+    def _signal_tables(self) -> list[TableId]:
+        """The table of signals, if it is there."""
+        if not self._settings.signals:
+            return []
+        table = table_of(self._settings.signals)
+        return [table] if self._server.has_table(table) else []
 
     def _is_complete(self, stored: Mapping[str, Json]) -> bool:
         """Debezium marks the snapshot's last record, and leaves `snapshot` out of the stream."""

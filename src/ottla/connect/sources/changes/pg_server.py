@@ -202,6 +202,10 @@ class PgServer:
             )
         return True
 
+    def has_table(self, table: TableId) -> bool:
+        """Whether a table is there."""
+        return self.ask("SELECT to_regclass(%s) IS NOT NULL", [self.dialect.table(table)]) == [(True,)]
+
     def rows_of(self, table: TableId) -> int:
         """How many rows a table has, estimated: the server counts when it analyzes a table."""
         name = self.dialect.table(table)

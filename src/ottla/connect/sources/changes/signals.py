@@ -122,6 +122,20 @@ class Chunk:
         return "" if self.shape is None else repr([row[at] for at in self.shape.key_at])
 
 
+def table_of(name: str) -> TableId:
+    """The table that a key names with its schema or database."""
+    schema, _, own = name.rpartition(".")
+    return TableId(own, schema)
+
+
+def missing_table(name: str) -> str:
+    """What to do where the table of signals is not there."""
+    return (
+        f"there is no table {name} for signals: run CREATE TABLE {name} "
+        "(id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT), or correct signal.data.collection"
+    )
+
+
 def obey(
     work: Work, kind: str | None, data: str | None, tables: Callable[[], Sequence[TableId]], at: str
 ) -> Work:
