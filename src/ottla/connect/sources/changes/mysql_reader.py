@@ -299,13 +299,15 @@ class MySqlReader(ChangeReader[_Event]):
             raise TaskFailed("the binary log has rows outside of a transaction")
         events, skipped_rows = self._skip
         again = rows.number <= events
-        if rows.op in self._settings.skipped or (again and not self._settings.transactions):
+        skipped = rows.op in self._settings.skipped
+        signals = rows.op == CREATE and str(rows.table) == self._settings.signals
+        if (skipped and not signals) or (again and not self._settings.transactions):
             return
         if LogPosition(begin.file, begin.at).order() < passed.get(str(rows.table), (0, 0)):
             return
         drained = self._drained
         done = len(rows.rows) if again else skipped_rows if rows.number == events + 1 else 0
-        if self._server.wanted(rows.table):
+        if not skipped and self._server.wanted(rows.table):
             table = self._shape(rows)
             for index in range(0 if self._settings.transactions else done, len(rows.rows)):
                 event = _Event(table, rows, index, begin.gtid)
@@ -318,7 +320,7 @@ class MySqlReader(ChangeReader[_Event]):
                 self._leave_out(event)
         if again:
             return
-        if str(rows.table) == self._settings.signals and rows.op == CREATE:
+        if signals:
             self._take_signals(rows, done)
         drained.bytes += rows.bytes
         drained.offset = {

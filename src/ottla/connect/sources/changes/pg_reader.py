@@ -305,19 +305,22 @@ class PostgresReader(ChangeReader[_Event]):
             raise TaskFailed("PostgreSQL sent a change outside of a transaction")
         self._begun_events += 1
         table = self._relations.get(oid)
-        if table is None or op in self._settings.skipped:
+        if table is None:
+            return
+        settings = self._settings
+        wanted, signals = table.wanted and op not in settings.skipped, settings.signals == table.name
+        if not (wanted or signals):
             return
         if begin.lsn < self._done_lsn or (passed and begin.lsn < passed.get(table.name, 0)):
             return
         event = _Event(table, op, old, new, old_is_key, message.data_start, begin, self._committed)
-        settings = self._settings
-        first = settings.transactions and table.wanted and self._count(event)
+        first = wanted and settings.transactions and self._count(event)
         self._last = event
         if self._begun_events <= self._skip_events:
             return
         if begin.xid == self._done_xid and message.data_start <= self._done_event:
             return
-        if table.wanted:
+        if wanted:
             if first:
                 mark = Mark(f"{begin.xid}:{self._begun_lsn}", begin.time_us // 1000, None)
                 self._drained.events.append(mark)
@@ -325,7 +328,7 @@ class PostgresReader(ChangeReader[_Event]):
             self._drained.bytes += len(message.payload)
             if self._chunk is not None:
                 self._leave_out(self._chunk, event)
-        if settings.signals == table.name and op == CREATE and new is not None:
+        if signals and op == CREATE and new is not None:
             kind, data = (None if one is None else str(one) for one in (*new, None, None)[1:3])
             self._signal(kind, data, f"{{lsn={event.lsn}, txId={begin.xid}}}")
 
