@@ -104,11 +104,14 @@ def _response(
                 )
     known = list(nodes(broker, ctx, image))
     alive = [node for node in known if not node.fenced]
+    # librdkafka forgets the brokers that a response lacks. While a whole cluster starts, all of them are fenced for
+    # some milliseconds: with none listed it may have nobody to ask for ever. Kafka's own clients ignore such a
+    # response.
+    listed = [node for node in known if not node.fenced or broker.departures.still_listed(node.id)] or known
     result = response(
         brokers=[
             response.MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in known
-            if not node.fenced or broker.departures.still_listed(node.id)
+            for node in listed
         ],
         cluster_id=broker.cluster_id,
         controller_id=advertised_controller(broker, alive),

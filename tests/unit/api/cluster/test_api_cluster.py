@@ -455,9 +455,20 @@ def test_nobody_is_sent_to_a_leader_that_is_gone_for_long() -> None:
 
 def test_a_broker_that_has_just_left_is_listed_a_little_longer() -> None:
     broker = make_broker()
-    fenced = image(messages.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=1))
+    change = messages.BrokerRegistrationChangeRecord
+    fenced = image(
+        change(broker_id=2, broker_epoch=6, fenced=-1), change(broker_id=1, broker_epoch=5, fenced=1)
+    )
     broker.departures.note(broker.image, fenced)
     broker.image = fenced
-    assert [node.node_id for node in ask_metadata(broker, 12, []).brokers] == [1]
+    assert [node.node_id for node in ask_metadata(broker, 12, []).brokers] == [1, 2]
     broker.clock.advance(LISTED_FOR_S + 0.1)
-    assert ask_metadata(broker, 12, []).brokers == []
+    assert [node.node_id for node in ask_metadata(broker, 12, []).brokers] == [2]
+
+
+def test_a_client_that_asks_while_a_whole_cluster_starts_keeps_its_brokers() -> None:
+    """librdkafka forgets brokers that are not listed: with none it would ask nobody ever after."""
+    broker = make_broker()
+    broker.image = image(messages.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=1))
+    assert all(each.fenced for each in broker.image.brokers.values())
+    assert [node.node_id for node in ask_metadata(broker, 12, []).brokers] == [1, 2]
