@@ -62,6 +62,11 @@ PAGES = (
     "/connect", "/connector?id=lines", "/nothing-is-here", "/settings", "/design", "/t/orders/schema",
     "/t/orders/access?who=alice&may=write",
 )  # fmt: skip
+PLANS = (
+    ("/t/orders/change", "form[action$='topic.purge'] button"),
+    ("/group/reset?id=nightly-report", "form[action$='group.reset'] button"),
+)
+"""Pages with a form, and the button that shows its plan."""
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -262,6 +267,14 @@ def open_dialogs(page: Page, width: int) -> Iterator[str]:
     page.wait_for_selector("#palette li")
     yield "palette"
     page.keyboard.press("Escape")
+    if width >= 720:
+        page.get_by_role("button", name="Mine: orders", exact=True).click()
+        page.get_by_role("checkbox", name="Pick orders", exact=True).check()
+        page.get_by_role("checkbox", name="Pick clicks", exact=True).check()
+        yield "picked"
+        page.get_by_role("button", name="Change settings").click()
+        yield "several"
+        page.keyboard.press("Escape")
     if width < 720:
         page.locator(".bar").get_by_role("button", name="More").click()
         yield "more"
@@ -278,11 +291,20 @@ def shoot(url: str, browser_path: str, pages: Sequence[str]) -> list[tuple[str, 
                 page = context.new_page()
                 for number, path in enumerate(pages):
                     page.goto(url + path)
+                    if path.endswith("/live"):
+                        page.wait_for_selector("tbody tr td")
                     name = f"{number:02}-{theme}-{width}.png"
                     page.screenshot(path=OUT / name, full_page=True)
                     taken.append((f"{path} {theme} {width}", name))
+                for number, (path, button) in enumerate(PLANS, len(pages)):
+                    page.goto(url + path)
+                    page.locator(button).first.click()
+                    page.wait_for_selector("#plan")
+                    name = f"{number:02}-{theme}-{width}.png"
+                    page.screenshot(path=OUT / name, full_page=True)
+                    taken.append((f"the plan of {path} {theme} {width}", name))
                 page.goto(f"{url}/topics")
-                for number, dialog in enumerate(open_dialogs(page, width), len(pages)):
+                for number, dialog in enumerate(open_dialogs(page, width), len(pages) + len(PLANS)):
                     name = f"{number:02}-{theme}-{width}.png"
                     page.screenshot(path=OUT / name)
                     taken.append((f"{dialog} {theme} {width}", name))

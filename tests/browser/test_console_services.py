@@ -272,3 +272,15 @@ def test_a_topic_shows_who_may_use_it_and_takes_a_rule(console, open_page):
     expect(row.locator("td").nth(0)).to_have_text("no")
     page.goto(f"{console.url}/t/orders/access?who=dave&may=read")
     expect(page.locator("main .sentence")).to_contain_text("No rule allows it.")
+
+
+def test_the_palette_finds_schemas_and_what_one_can_do(console, registry, open_page):
+    url = f"{registry.url}/subjects/parcels-value/versions"
+    httpx.post(url, json={"schema": '"string"'}).raise_for_status()
+    page = open_page(f"{console.url}/topics")
+    for typed, kind, heading in (("parcels", "schema", "parcels-value"), ("emptyabro", "action", "Moves")):
+        page.keyboard.press("Control+k")
+        page.keyboard.type(typed)
+        expect(page.locator("#palette li[aria-selected=true]")).to_contain_text(kind)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_contain_text(heading)

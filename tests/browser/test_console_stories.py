@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import re
@@ -9,10 +10,20 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from playwright.sync_api import expect
 from pyarrow import parquet
 
+from browser.looks import layout_problems, problems, violations
+from integration.share_member import ShareMember
+from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
 from ottla.testing.raw_client import RawClient
@@ -21,6 +32,7 @@ from ottla.wire.messages import ProduceRequest
 pytestmark = pytest.mark.slow
 
 SOON = 30_000
+ACCEPT, RELEASE, REJECT = 1, 2, 3
 HOSTILE = '<script>document.title="taken"</script><img src=x onerror=alert(1)>\u202eevil'
 
 
@@ -260,6 +272,39 @@ def test_see_that_nobody_reads_and_reset_the_group_from_a_plan(
     assert committed(broker, group, topic, 2) == [35, 0]
 
 
+def test_a_reset_to_the_end_is_done_as_planned_while_records_come_in(
+    console, broker, open_page, create, produce, topic
+):
+    create(topic)
+    produce(topic, ["x"] * 100)
+    group = f"group-of-{topic}"
+    commit(broker, group, topic, {0: 10})
+    page = open_page(f"{console.url}/groups?q={group}")
+    expect(page.locator("tbody tr")).to_be_visible(timeout=SOON)
+    page.goto(f"{console.url}/group/reset?id={group}")
+    page.get_by_label("The end: skip everything").check()
+    page.get_by_role("button", name="Show the plan").click()
+    expect(page.locator("#plan tbody tr").first).to_have_text(re.compile(r"-0\s*10\s*100\s*\+90"))
+    produce(topic, ["later"] * 7)
+    page.get_by_role("button", name="Set the offsets").click()
+    expect(page.get_by_role("status").first).to_contain_text("stands at its new offsets")
+    assert committed(broker, group, topic, 1) == [100]
+
+
+def test_a_purge_deletes_what_the_plan_says_while_records_come_in(console, open_page, create, produce, topic):
+    create(topic)
+    produce(topic, ["old"] * 20)
+    page = open_page(f"{console.url}/topics?q={topic}")
+    expect(page.locator("tbody tr")).to_be_visible(timeout=SOON)
+    page.goto(f"{console.url}/t/{topic}/change")
+    page.locator("form[action$='topic.purge'] button").click()
+    expect(page.locator("#plan tbody tr")).to_have_text(re.compile(r"0\s*0\s*20"))
+    produce(topic, ["new"] * 3)
+    page.get_by_role("button", name="Delete the records").click()
+    expect(page.get_by_role("status").first).to_contain_text("are deleted")
+    expect(page.locator("tbody tr")).to_have_count(3, timeout=SOON)
+
+
 def test_a_reset_is_refused_while_members_are_there(console, broker, open_page, create, produce, topic):
     create(topic)
     produce(topic, ["x"] * 5)
@@ -357,3 +402,130 @@ def test_export_begins_at_the_position_of_the_page(console, open_page, create, p
     for query, count in (("at=offset&offset=3", 2), ("at=time&since=1h", 5), ("at=time&since=0s", 0)):
         answer = page.request.get(f"{console.url}/t/{topic}/export?{query}")
         assert len(answer.text().splitlines()) == count, query
+
+
+def test_starred_topics_are_kept_by_the_browser_and_make_a_link(console, open_page, create, produce, topic):
+    names = [f"{topic}-{each}" for each in "abc"]
+    for name in names:
+        create(name)
+    page = open_page(f"{console.url}/topics?q={topic}-")
+    expect(page.locator("tbody tr")).to_have_count(3, timeout=SOON)
+    for name in names[:2]:
+        page.get_by_role("button", name=f"Mine: {name}").click()
+    page.get_by_role("link", name="Mine", exact=True).click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    star = page.get_by_role("button", name=f"Mine: {names[0]}")
+    expect(star).to_have_attribute("aria-pressed", "true")
+    produce(names[0], ["x"] * 3)
+    expect(page.locator(f"tr[data-key='{names[0]}'] td").nth(4)).to_have_text("3", timeout=SOON)
+    expect(star).to_have_attribute("aria-pressed", "true")
+    # Somebody else sees the same topics behind the link, without the stars.
+    other = open_page(page.url)
+    expect(other.locator("tbody tr")).to_have_count(2)
+    expect(other.get_by_role("button", name=f"Mine: {names[0]}")).to_have_attribute("aria-pressed", "false")
+    page.goto(f"{console.url}/topics")
+    for name in names[:2]:
+        page.get_by_role("button", name=f"Mine: {name}").click()
+    page.get_by_role("link", name="Mine", exact=True).click()
+    expect(page.locator("main")).to_contain_text("You have marked no topic.")
+
+
+def test_several_topics_are_changed_and_deleted_at_once(console, broker, open_page, create, produce, topic):
+    names = [f"{topic}-{each}" for each in "abc"]
+    for name in names:
+        create(name)
+    page = open_page(f"{console.url}/topics?q={topic}-", bypass_csp=True)
+    expect(page.locator("tbody tr")).to_have_count(3, timeout=SOON)
+    for name in names[:2]:
+        page.get_by_role("checkbox", name=f"Pick {name}").check()
+    produce(names[2], ["x"] * 3)
+    expect(page.locator(f"tr[data-key='{names[2]}'] td").nth(4)).to_have_text("3", timeout=SOON)
+    bar = page.get_by_role("region", name="Picked topics")
+    expect(bar).to_contain_text("2 topics")
+    assert layout_problems(page) == []
+    bar.get_by_role("button", name="Change settings").click()
+    page.get_by_label("KEY=VALUE").fill("retention.ms=1000\ncleanup.policy=compact,delete")
+    assert violations(page) == []
+    page.get_by_role("dialog").get_by_role("button", name="Show the plan").click()
+    expect(page.locator("#plan tbody tr")).to_have_count(2)
+    expect(page.locator(".command").first).to_contain_text("cleanup.policy=[compact,delete]")
+    page.get_by_role("button", name="Change the settings").click()
+    expect(page.get_by_role("status").first).to_contain_text("The settings of 2 topics are changed.")
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    found = AdminClient({"bootstrap.servers": broker.bootstrap}).describe_configs(resources)
+    kept = {each.name: settings.result()["retention.ms"].value for each, settings in found.items()}
+    assert [kept[name] for name in names] == ["1000", "1000", "604800000"]
+
+    page.goto(f"{console.url}/topics?q={topic}-")
+    page.get_by_role("checkbox", name="Pick all topics of this page").check()
+    expect(bar).to_contain_text("3 topics")
+    for typed, allowed in (("2", False), ("3", True)):
+        bar.get_by_role("button", name="Delete").click()
+        page.get_by_label("Type how many topics you delete").fill(typed)
+        page.get_by_role("dialog").get_by_role("button", name="Show the plan").click()
+        expect(page.locator("#plan tbody tr")).to_have_count(3)
+        done = page.get_by_role("button", name="Delete the topics")
+        if allowed:
+            done.click()
+        else:
+            expect(done).to_be_disabled()
+            expect(page.get_by_role("alert")).to_contain_text("Type their number, 3")
+            page.go_back()
+            page.get_by_role("checkbox", name="Pick all topics of this page").check()
+    expect(page.get_by_role("status").first).to_contain_text("3 topics are deleted.")
+    page.goto(f"{console.url}/topics?q={topic}-")
+    expect(page.locator("main")).to_contain_text("No topic fits.", timeout=SOON)
+
+
+def test_the_level_of_a_feature_is_lowered_from_a_plan(console, open_page):
+    page = open_page(f"{console.url}/quorum")
+    page.locator("summary", has_text="Change a level").click()
+    form = page.locator("form[action$='feature.set']")
+    form.locator("select").select_option("transaction.version")
+    form.locator("input[name=level]").fill("1")
+    form.get_by_role("button").click()
+    expect(page.locator("#plan tbody tr")).to_have_text(re.compile(r"transaction.version\s*2\s*1\s*0 to 2"))
+    expect(page.locator(".command")).to_contain_text("features")
+    page.get_by_role("button", name="Set the level").click()
+    expect(page.get_by_role("status").first).to_contain_text("The level of transaction.version is 1.")
+
+
+def test_clients_are_asked_for_their_metrics(console, open_page):
+    page = open_page(f"{console.url}/access")
+    page.locator("summary", has_text="Ask clients for metrics").click()
+    form = page.locator("form[action$='telemetry.set']")
+    form.get_by_label("Name").fill("producers")
+    form.get_by_label("Metrics").fill("org.apache.kafka.producer.")
+    form.get_by_label("Every").fill("60")
+    form.get_by_role("button").click()
+    expect(page.locator("#plan")).to_contain_text("60000")
+    page.get_by_role("button", name="Ask clients").click()
+    expect(page.get_by_role("status").first).to_contain_text("Clients are asked for the metrics of producers")
+    expect(page.locator("main")).to_contain_text("interval.ms 60000")
+    page.get_by_role("button", name="Delete the subscription producers").click()
+    page.get_by_role("button", name="Delete it").click()
+    expect(page.locator("main")).to_contain_text("Clients are not asked for their metrics.")
+
+
+def test_a_share_group_shows_what_became_of_the_records_that_it_was_given(
+    console, broker, open_page, create, produce, topic
+):
+    create(topic)
+    produce(topic, [f"record {number}" for number in range(6)])
+    earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.GROUP, topic, incremental_configs=[earliest])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result()
+    with contextlib.closing(ShareMember(broker.host, broker.port, topic, topic)) as member:
+        member.join()
+        assert [each.first_offset for each in member.fetch().acquired_records] == [0]
+        for first, last, kind in ((0, 1, RELEASE), (2, 2, REJECT), (3, 3, ACCEPT)):
+            assert member.acknowledge(first, last, [kind]) == ErrorCode.NONE
+        page = open_page(f"{console.url}/groups?q={topic}", bypass_csp=True)
+        expect(page.locator("tbody tr")).to_be_visible(timeout=SOON)
+        page.goto(f"{console.url}/share?id={topic}")
+        # Start, done ahead, to give again, deliveries, given up, lag.
+        expect(page.locator(f"tr[data-key='{topic}-0']")).to_have_text(
+            re.compile(r"-0\s*0\s*1\s*2\s*up to 1\s*1\s*"), timeout=SOON
+        )
+        assert problems(page) == []

@@ -283,11 +283,15 @@ def test_clients_with_a_quota_show_their_rate(web: Web, traffic: str) -> None:
     quota = ["--alter", "--entity-type", "clients", "--entity-name", "limited"]
     words = [sys.executable, "-m", "ottla", "configs", "--bootstrap-server", web.broker.bootstrap, *quota]
     subprocess.run(
-        [*words, "--add-config", "producer_byte_rate=1000000"], check=True, timeout=60, capture_output=True
+        [*words, "--add-config", "producer_byte_rate=1000"], check=True, timeout=60, capture_output=True
     )
     producer = Producer({"bootstrap.servers": web.broker.bootstrap, "client.id": "limited"})
-    producer.produce("orders", b"x" * 10_000)
+    producer.produce("orders", b"x" * 11_000)
     assert producer.flush(30) == 0
     found = web.metrics("topics=limited&names=confluent")
     (rate,) = [value for name, value in found.items() if name.startswith("kafka_server_produce_byte_rate{")]
-    assert rate > 0
+    assert rate > 1000
+    (wait,) = [
+        value for name, value in found.items() if name.startswith("kafka_server_produce_throttle_time{")
+    ]
+    assert wait > 0

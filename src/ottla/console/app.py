@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 from ottla.admin.connection import ConnectionFailed
 from ottla.console import doing, exporter, frame, live, pages, signin
 from ottla.console.clusters import OpenCluster, OpenClusters
+from ottla.console.probe import Probe, running
 from ottla.console.render import FOLDER, Templates
 from ottla.console.security.audit import Audit
 from ottla.console.security.headers import Guard
@@ -89,6 +90,8 @@ class Console:
         self.templates = Templates()
         self.streams = live.Streams()
         self.stopping = asyncio.Event()
+        of_probes = self.clusters.by_name.values() if settings.probe else ()
+        self.probes = {each.name: Probe(each) for each in of_probes}
 
     def _open(self, targets: dict[str, ClusterSettings]) -> OpenClusters:
         found = OpenClusters(targets, self._services)
@@ -236,7 +239,8 @@ def application(settings: ConsoleSettings, targets: dict[str, ClusterSettings]) 
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         sampling = asyncio.create_task(console.run())
         try:
-            yield
+            async with running(console.probes.values()):
+                yield
         finally:
             sampling.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -64,6 +64,7 @@ _FOLDER: Final = click.Path(file_okay=False, exists=True, path_type=Path)
 @click.option("--read-only", is_flag=True, help="Nothing can be changed.")
 @click.option("--no-auth", is_flag=True, help="Another address than this machine's, without users.")
 @click.option("--no-pages", is_flag=True, help="Only /metrics and /health: an exporter of lag.")
+@click.option("--probe", is_flag=True, help="Time a record a second, from end to end, for /metrics.")
 @click.option("--open", "open_browser", is_flag=True, help="Open a browser.")
 @click.option("--log-level", type=click.Choice(_LOG_LEVELS), default="warning", show_default=True)
 @click.pass_context
@@ -87,6 +88,7 @@ def console(
     read_only: bool,
     no_auth: bool,
     no_pages: bool,
+    probe: bool,
     open_browser: bool,
     log_level: str,
 ) -> None:
@@ -108,6 +110,7 @@ def console(
             read_only=read_only,
             open_to_all=no_auth,
             pages=not no_pages,
+            probe=probe,
             registry=registry,
             connect=connect,
             applications=applications,
@@ -144,6 +147,10 @@ def check_address(settings: ConsoleSettings) -> None:
     if settings.login and settings.users is not None:
         raise ApiException(
             ErrorCode.INVALID_REQUEST, "--users and --login kafka: people sign in with one of the two"
+        )
+    if settings.login and settings.probe:
+        raise ApiException(
+            ErrorCode.INVALID_REQUEST, "--probe needs a user of its own: it does not work with --login kafka"
         )
     asks = settings.users is not None or settings.login
     if not settings.is_loopback and not asks and not settings.open_to_all:

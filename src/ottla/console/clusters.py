@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.admin.partitions import Partition
     from ottla.admin.settings import ClusterSettings
     from ottla.console.reader.records import Seen
+    from ottla.console.reader.share_state import Delivered, Place
     from ottla.console.sampler.why import Next
 
 THREADS: Final = 8
@@ -58,6 +60,12 @@ class OpenCluster:
         """When the keys of a partition were counted, a record with the commonest and how often it is, of how many."""
         self.weeks: dict[str, tuple[float, list[float]]] = {}
         """When Prometheus was asked for an expression, and what it answered."""
+        self.subjects: tuple[float, list[str]] | None = None
+        """When the registry was asked for its subjects, and what it answered."""
+        self.deliveries: dict[str, tuple[float, dict[Place, Delivered], bool]] = {}
+        """When the state of a share group was read, what it is, and whether that is all of it."""
+        self.copied: dict[Partition, deque[tuple[float, int]]] = {}
+        """When a move was looked at, and the bytes that were there."""
         self.segments = Segments(self, services.data)
         self._pool = pool
         self._idle: list[Cluster] = []

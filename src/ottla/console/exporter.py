@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from ottla.console import probe
+from ottla.console.sampler.lag import behind_by_partition
+from ottla.console.sampler.state import FOR_EVER
 from ottla.console.security.roles import SEE
 
 if TYPE_CHECKING:
@@ -127,6 +130,16 @@ def lag_exporter(state: ClusterState) -> list[Family]:
         lags.append((labels, lag))
         sums[group.group_id] = sums.get(group.group_id, 0) + lag
         most[group.group_id] = max(most.get(group.group_id, 0), lag)
+    offsets: Rows = [
+        ({"cluster_name": name, "group": group.group_id, "topic": topic, "partition": number}, offset)
+        for group, topic, number, offset, _ in _group_partitions(state)
+    ]
+    behind: Rows = [
+        ({"cluster_name": name, "group": group.group_id, "topic": topic, "partition": number}, behind_s)
+        for group in state.groups.values()
+        for (topic, number), _, behind_s in behind_by_partition(state, group, state.taken_s)
+        if behind_s is not None
+    ]
     seconds: Rows = [
         ({"cluster_name": name, "group": group.group_id}, group.lag_s)
         for group in state.groups.values()
@@ -145,7 +158,9 @@ def lag_exporter(state: ClusterState) -> list[Family]:
         return [({"cluster_name": name, "group": group}, value) for group, value in numbers.items()]
 
     return [
+        ("kafka_consumergroup_group_offset", "The committed offset.", offsets),
         ("kafka_consumergroup_group_lag", "Records that the group has not read.", lags),
+        ("kafka_consumergroup_group_lag_seconds", "Age of the partition's oldest unread record.", behind),
         ("kafka_consumergroup_group_sum_lag", "The same, over all partitions.", of(sums)),
         ("kafka_consumergroup_group_max_lag", "Of the partition that is furthest behind.", of(most)),
         ("kafka_consumergroup_group_max_lag_seconds", "Age of the oldest unread record.", seconds),
@@ -189,6 +204,18 @@ def kminion(state: ClusterState) -> list[Family]:
     ]
 
 
+def _time_to_loss_s(state: ClusterState, group: GroupState) -> float | None:
+    """Until retention deletes the first record that a group has not read; None if it reads all, or nobody knows."""
+    if not group.lag:
+        return None
+    found = [
+        topic.keep_ms / 1000 - behind_s
+        for _, topic, behind_s in behind_by_partition(state, group, state.taken_s)
+        if behind_s and topic.keep_ms != FOR_EVER
+    ]
+    return min(found, default=None)
+
+
 def own(state: ClusterState) -> list[Family]:
     """What is ours: verdicts, and the state of the sampler."""
     verdicts: Rows = [
@@ -198,6 +225,15 @@ def own(state: ClusterState) -> list[Family]:
     ]
     return [
         ("ottla_consumergroup_verdict", "1 for each finding about the group.", verdicts),
+        (
+            "ottla_consumergroup_time_to_loss_seconds",
+            "Until retention deletes the group's oldest unread record; of groups that lag.",
+            [
+                ({"cluster": state.name, "consumergroup": group.group_id}, left_s)
+                for group in state.groups.values()
+                if (left_s := _time_to_loss_s(state, group)) is not None
+            ],
+        ),
         (
             "ottla_console_sample_seconds",
             "How long the last round took.",
@@ -233,8 +269,10 @@ def endpoint(console: Console) -> Callable[[Request], Awaitable[Response]]:
         cluster.sampler.touch()
         if not await console.wait_ready(cluster):
             return PlainTextResponse(f"{cluster.state.problem}\n", 503)
-        families = [*spelling(cluster.state), *own(cluster.state)]
-        return PlainTextResponse(exposition(families), media_type=_TYPE)
+        text = exposition([*spelling(cluster.state), *own(cluster.state)])
+        if name in console.probes:
+            text += probe.exposition(console.probes[name], request.query_params.get("names", ""))
+        return PlainTextResponse(text, media_type=_TYPE)
 
     return metrics
 

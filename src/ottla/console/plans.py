@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ottla.console.web import View
 
 Form = Mapping[str, str]
+Figure = tuple[str, float]
+"""A number as it is shown, and its value."""
+Spread = tuple[str, tuple[Figure, Figure], tuple[Figure, Figure], tuple[Figure, Figure]]
+"""A broker; replicas, first replicas and bytes, each before and after."""
 
 
 @dataclass(slots=True)
@@ -31,6 +35,8 @@ class Plan:
     sentence: str = ""
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[object]] = ()
+    spread: Sequence[Spread] = ()
+    """What each broker holds before and after."""
     commands: Sequence[str] = ()
     """The same as command lines."""
     refused: str = ""
@@ -43,16 +49,13 @@ class Plan:
     carried: Form | None = field(default=None, repr=False)
     """The fields that the page carries to the second step, where they are not those of the form: no secrets."""
 
+    agreed: object = None
+    """What a person agrees to, where the plan also shows numbers that grow while one looks at it."""
+
     def digest(self) -> str:
         """Changes when the plan does: what was seen is what is done."""
-        seen = [
-            self.title,
-            self.verb,
-            self.resource,
-            self.sentence,
-            list(map(list, self.rows)),
-            list(self.commands),
-        ]
+        what = [self.sentence, list(map(list, self.rows))] if self.agreed is None else [self.agreed]
+        seen = [self.title, self.verb, self.resource, *what, list(self.commands)]
         return hashlib.sha256(json.dumps(seen, default=str).encode()).hexdigest()
 
 

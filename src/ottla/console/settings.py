@@ -39,6 +39,8 @@ class ConsoleSettings:
     open_to_all: bool = False
     """`--no-auth`: an address beyond this machine, without users."""
     pages: bool = True
+    probe: bool = False
+    """Write a record a second to a topic of the probe's own, and time it."""
     registry: str = field(default="", repr=False)
     connect: str = field(default="", repr=False)
     applications: tuple[str, ...] = ()

@@ -166,6 +166,18 @@ QUOTAS: Final = {
     "request_percentage": _REQUEST_QUOTA("request-time", "Percent of time of clients with a request quota."),
 }
 """By the key of the quota."""
+THROTTLE_TIMES: Final = {
+    "producer_byte_rate": _PRODUCE_QUOTA(
+        "throttle-time", "How long clients with a produce quota have to wait, on average lately, in ms."
+    ),
+    "consumer_byte_rate": _FETCH_QUOTA(
+        "throttle-time", "How long clients with a fetch quota have to wait, on average lately, in ms."
+    ),
+    "request_percentage": _REQUEST_QUOTA(
+        "throttle-time", "How long clients with a request quota have to wait, on average lately, in ms."
+    ),
+}
+"""By the key of the quota."""
 
 # -- controller and quorum
 

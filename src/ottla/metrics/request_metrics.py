@@ -137,16 +137,17 @@ class RequestMetrics:
         )
 
     def _quotas(self, sink: Sink) -> None:
-        """What clients with a quota use."""
+        """What clients with a quota use, and how long they have to wait."""
         rates = list(self._node.quotas.rates(int(self._node.clock.monotonic() * 1000)))
         for quota, family in names.QUOTAS.items():
             rows = [
-                (Labels(("user", user), ("client-id", client_id)), round(rate, 4))
-                for key, (user, client_id), rate in rates[:_MAX_QUOTA_ROWS]
+                (Labels(("user", user), ("client-id", client_id)), round(rate, 4), round(wait_ms, 3))
+                for key, (user, client_id), rate, wait_ms in rates[:_MAX_QUOTA_ROWS]
                 if key == quota
             ]
             if rows:
-                sink.all(family, rows)
+                sink.all(family, [(labels, rate) for labels, rate, _ in rows])
+                sink.all(names.THROTTLE_TIMES[quota], [(labels, wait_ms) for labels, _, wait_ms in rows])
 
     def _waiting(self, sink: Sink, broker: Broker | None) -> None:
         gate = self._node.gate

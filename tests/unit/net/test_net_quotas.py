@@ -207,7 +207,7 @@ def test_bytes_of_a_fetch_that_has_to_wait_do_not_count_and_its_time_counts_once
     limited.client.send(heartbeat_1(2))
     assert throttle_times(limited.client)[1:] == [0]
     now_ms = int(limited.clock.monotonic() * 1000)
-    used = {key: rate for key, _, rate in limited.client.quotas.rates(now_ms)}
+    used = {key: rate for key, _, rate, _ in limited.client.quotas.rates(now_ms)}
     # Over eleven windows: 9,000 bytes, and 4 + 2 + 4 ms; the last 2 ms count with the next request.
     assert used["consumer_byte_rate"] == pytest.approx(9_000 / 10.1, rel=0.1)
     assert used["request_percentage"] == pytest.approx(1.0 / 10.1, rel=0.1)

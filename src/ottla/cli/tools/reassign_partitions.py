@@ -13,6 +13,7 @@ from ottla.admin.configs import alter_configs
 from ottla.admin.log_dirs import Replica
 from ottla.admin.partitions import Partition
 from ottla.admin.reassignments import Reassignment, list_reassignments
+from ottla.admin.throttles import DIRECTORY_RATE, lift_throttles, throttle_moves
 from ottla.cli.tools.base import Flags, Session, exactly_one, given, require, tool
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.reassignments import (
@@ -38,11 +39,6 @@ from ottla.wire.enums import ConfigResourceType
 if TYPE_CHECKING:
     from ottla.admin.cluster import Cluster
 
-_LEADER_RATE: Final = "leader.replication.throttled.rate"
-_FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
-_DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-_LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
-_FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 _AGAIN_S: Final = 0.1
 
 _ALLOWED: Final = {
@@ -211,10 +207,11 @@ def _execute(session: Session, flags: ReassignPartitionsFlags) -> None:
             " throttle is removed."
         )
     if throttle >= 0:
-        _throttle_brokers(session, ongoing, wanted, current, throttle)
+        throttle_moves(cluster, ongoing, wanted, current, throttle)
+        session.print(f"The inter-broker throttle limit was set to {throttle} B/s")
     if directory_throttle >= 0:
         for broker in sorted({replica.broker for replica in plan.directories}):
-            rate = {_DIRECTORY_RATE: str(directory_throttle)}
+            rate = {DIRECTORY_RATE: str(directory_throttle)}
             alter_configs(cluster, ConfigResourceType.BROKER, str(broker), added=rate)
         session.print(f"The replica-alter-dir throttle limit was set to {directory_throttle} B/s")
     errors = start_reassignments(cluster, wanted, same_factor=flags.disallow_replication_factor_change)
@@ -239,40 +236,6 @@ def _raise_any(title: str, errors: Mapping[Partition, str]) -> None:
     if errors:
         text = "; ".join(f"{partition_name(each)}: {errors[each]}" for each in sorted(errors))
         raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"{title} {text}")
-
-
-def _throttle_brokers(
-    session: Session,
-    ongoing: Mapping[Partition, Reassignment],
-    wanted: Assignment,
-    current: Assignment,
-    rate: int,
-) -> None:
-    """Limit the traffic from current to new replicas, for all partitions that are moving."""
-    moves = {
-        partition: (set(each.replicas) - set(each.adding), set(each.adding))
-        for partition, each in ongoing.items()
-    }
-    for partition, brokers in wanted.items():
-        sources = moves[partition][0] if partition in moves else set(current[partition])
-        moves[partition] = sources, set(brokers) - sources
-    for topic in sorted({topic for topic, _ in moves}):
-        # Kafka sorts these as words, not as numbers.
-        leaders, followers = (
-            sorted(
-                f"{number}:{broker}"
-                for (each, number), sides in moves.items()
-                if each == topic
-                for broker in sides[side]
-            )
-            for side in (0, 1)
-        )
-        replicas = {_LEADER_REPLICAS: ",".join(leaders), _FOLLOWER_REPLICAS: ",".join(followers)}
-        alter_configs(session.cluster, ConfigResourceType.TOPIC, topic, added=replicas)
-    for broker in sorted({broker for sides in moves.values() for side in sides for broker in side}):
-        rates = {_LEADER_RATE: str(rate), _FOLLOWER_RATE: str(rate)}
-        alter_configs(session.cluster, ConfigResourceType.BROKER, str(broker), added=rates)
-    session.print(f"The inter-broker throttle limit was set to {rate} B/s")
 
 
 def _start_moves(session: Session, directories: Mapping[Replica, str], timeout_ms: int) -> None:
@@ -366,14 +329,10 @@ def _move_state(replica: Replica, path: str, place: Place) -> str:
 def _clear_throttles(session: Session, plan: Plan) -> None:
     brokers = sorted({*session.cluster.nodes(), *(b for _, each in plan.replicas for b in each)})
     session.print(f"Clearing broker-level throttles on broker{_plural(len(brokers))} {_numbers(brokers)}")
-    for broker in brokers:
-        rates = (_LEADER_RATE, _FOLLOWER_RATE, _DIRECTORY_RATE)
-        alter_configs(session.cluster, ConfigResourceType.BROKER, str(broker), deleted=rates)
+    lift_throttles(session.cluster, brokers, ())
     topics = plan.topics
     session.print(f"Clearing topic-level throttles on topic{_plural(len(topics))} {','.join(topics)}")
-    for topic in topics:
-        replicas = (_LEADER_REPLICAS, _FOLLOWER_REPLICAS)
-        alter_configs(session.cluster, ConfigResourceType.TOPIC, topic, deleted=replicas)
+    lift_throttles(session.cluster, (), topics)
 
 
 def _cancel(session: Session, flags: ReassignPartitionsFlags) -> None:

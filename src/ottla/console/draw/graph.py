@@ -114,10 +114,18 @@ def _arrow(one: tuple[float, float], other: tuple[float, float], rate: str) -> M
     return line
 
 
+def _fitting(text: str) -> str:
+    return text if len(text) <= _CHARS else text[: _CHARS - 1] + "\u2026"
+
+
 def _box(box: Box, place: tuple[float, float], notes: Mapping[str, str], urls: Mapping[str, str]) -> Markup:
     x, y = place
     note = notes.get(box.label, "") if box.kind == "topic" else ""
-    label = box.label if len(box.label) <= _CHARS else box.label[: _CHARS - 1] + "\u2026"
+    label = box.label
+    if not note and len(label) > _CHARS:
+        # An operator with its stores: these stand below it.
+        label, _, note = label.partition(" ")
+    label, note = _fitting(label), _fitting(note)
     drawn = Markup(
         '<title>{}</title><rect class="{}" x="{:.0f}" y="{:.0f}" width="{}" height="{}" rx="{}"/>'
         '<text x="{:.0f}" y="{:.0f}">{}</text>'

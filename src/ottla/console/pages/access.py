@@ -1,4 +1,4 @@
-"""Access: ACLs as sentences, a question box, SCRAM users and quotas. `access_changes` changes them."""
+"""Access: ACLs as sentences, a question box, SCRAM users, quotas, tokens. `access_changes` changes them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from ottla.admin.acls import Acls, Entry, Pattern, describe_acls
 from ottla.admin.users import Quotas, describe_quotas, describe_scram_credentials
 from ottla.console.frame import AREAS, Area
+from ottla.console.pages.access_more import Token, subscriptions, tokens
 from ottla.console.security.roles import ADMIN
 from ottla.console.web import Values, View, page
 from ottla.errors import ApiException
@@ -116,11 +117,17 @@ class _Looked(NamedTuple):
     acls: tuple[Acls | None, str]
     users: tuple[DescribeUserScramCredentialsResponse | None, str]
     quotas: tuple[list[Quotas] | None, str]
+    tokens: tuple[list[Token] | None, str]
+    telemetry: tuple[dict[str, dict[str, str]] | None, str]
 
 
 def _look(cluster: Cluster) -> _Looked:
     return _Looked(
-        tried(describe_acls, cluster), tried(describe_scram_credentials, cluster), tried(_quotas, cluster)
+        tried(describe_acls, cluster),
+        tried(describe_scram_credentials, cluster),
+        tried(_quotas, cluster),
+        tried(tokens, cluster),
+        tried(subscriptions, cluster),
     )
 
 
@@ -147,6 +154,10 @@ async def access(view: View) -> Values:
         "users_problem": found.users[1],
         "quotas": found.quotas[0],
         "quotas_problem": found.quotas[1],
+        "tokens": found.tokens[0],
+        "tokens_problem": found.tokens[1],
+        "telemetry": found.telemetry[0],
+        "telemetry_problem": found.telemetry[1],
         "verdict": verdict,
         "asked": OPERATIONS,
         "kinds": _KINDS,

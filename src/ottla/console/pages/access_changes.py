@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import secrets
 import shlex
-import time
-from collections import OrderedDict
-from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
 from ottla.admin.acls import Entry, Pattern, create_acls, delete_acls, describe_acls
@@ -24,6 +21,7 @@ from ottla.admin.users import (
 from ottla.console.pages.access import QUOTA_KEYS, sentence
 from ottla.console.plans import Form, Plan, change
 from ottla.console.security.roles import ADMIN
+from ottla.console.waiting import Waiting
 from ottla.console.web import BadInput, View
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType, ScramMechanism
 
@@ -32,29 +30,10 @@ MECHANISMS: Final = {
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
 }
 _MAX_NAME: Final = 1_000
-_KEPT: Final = 100
-_KEPT_S: Final = 600.0
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """Salted passwords between the two steps of a plan: few, for ten minutes, found by a random handle."""
-
-    found: OrderedDict[str, tuple[float, NewCredential]] = field(default_factory=OrderedDict, repr=False)
-
-    def put(self, credential: NewCredential) -> str:
-        handle = secrets.token_hex(16)
-        self.found[handle] = time.monotonic() + _KEPT_S, credential
-        while len(self.found) > _KEPT:
-            self.found.popitem(last=False)
-        return handle
-
-    def get(self, handle: str) -> NewCredential | None:
-        expires, credential = self.found.get(handle, (0.0, None))
-        return credential if expires > time.monotonic() else None
-
-
-_waiting: Final = _Waiting()
+_waiting: Final = Waiting[NewCredential]()
+"""Salted passwords."""
 
 
 class _OfAccess(TypedDict):
@@ -191,7 +170,7 @@ async def plan_user(view: View, form: Form) -> Plan:
         answer = await view.cluster.call(alter_scram_credentials, set_=[wanted])
         for each in answer.results:
             raise_for(each.error_code, each.error_message, f"user {user}")
-        _waiting.found.pop(handle, None)
+        _waiting.forget(handle)
         return f"{user} signs in with the new password from now on."
 
     return Plan(

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.admin.configs import describe_configs
+from ottla.admin.log_dirs import describe_log_dirs
 from ottla.admin.machines import by_machine, is_shared
 from ottla.admin.node_metrics import LISTEN, read_numbers
 from ottla.admin.quorum import describe_features
+from ottla.console.security.roles import ADMIN
 from ottla.console.services import Service, ServiceProblem
 from ottla.console.web import NotFound, Values, View, page
 from ottla.wire.enums import ConfigResourceType
@@ -17,10 +19,12 @@ from ottla.wire.enums import ConfigResourceType
 if TYPE_CHECKING:
     from ottla.admin.cluster import Cluster
     from ottla.admin.configs import ConfigEntry
+    from ottla.admin.partitions import Partition
     from ottla.console.sampler.state import NodeState
 
 _TABS: Final = (("disks", "Disks", ""), ("load", "Load", "load"), ("settings", "Settings", "settings"))
 _SHOWN_STALLS: Final = 20
+_MOVABLE: Final = 500
 _FRAMES: Final = 12
 _TIMEOUT_S: Final = 2.0
 
@@ -99,6 +103,7 @@ def _base(view: View, tab: str) -> Values:
         ],
         "tab": tab,
         "load": _loads(view)[node.node_id],
+        "may_change": view.may(ADMIN),
         "crumbs": [("Nodes", view.url("nodes"))],
     }
 
@@ -120,11 +125,33 @@ async def node(view: View) -> Values:
     ]
     mine.sort(reverse=True)
     bootstrap = view.cluster.bootstrap
+    several = len(base["node"].directories) > 1
+    places = {}
+    if several:
+        places = await view.cluster.call(_places, number, [(name, index) for _, name, index, _ in mine[:20]])
     return {
         **base,
         "largest": mine[:20],
+        "movable": [(name, index) for _, name, index, _ in mine[:_MOVABLE]] if several else [],
+        "places": places,
         "commands": [f"ottla log-dirs --bootstrap-server {bootstrap} --describe --broker-list {number}"],
     }
+
+
+def _places(
+    cluster: Cluster, broker: int, partitions: list[Partition]
+) -> dict[Partition, tuple[str, str | None]]:
+    """The directories of replicas, and the ones that they are moving to."""
+    found: dict[Partition, tuple[str, str | None]] = {}
+    future: dict[Partition, str] = {}
+    for directory in describe_log_dirs(cluster, broker, partitions).results:
+        for topic in directory.topics:
+            for each in topic.partitions:
+                if each.is_future_key:
+                    future[topic.name, each.partition_index] = directory.log_dir
+                else:
+                    found[topic.name, each.partition_index] = directory.log_dir, None
+    return {each: (path, future.get(each)) for each, (path, _) in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +230,7 @@ def _settings(cluster: Cluster, numbers: list[int]) -> dict[int, dict[str, str |
 async def quorum(view: View) -> Values:
     """The metadata quorum: leader, epoch, and a lane for each voter and observer."""
     if view.state.quorum is None:
-        return {"quorum": None, "features": [], "now_ms": 0, "commands": []}
+        return {"quorum": None, "features": [], "now_ms": 0, "may_change": False, "commands": []}
     described = await view.cluster.call(describe_features)
     levels = {each.name: each.max_version_level for each in described.finalized_features}
     features = [
@@ -214,6 +241,7 @@ async def quorum(view: View) -> Values:
         "quorum": view.state.quorum,
         "features": features,
         "now_ms": time.time() * 1000,
+        "may_change": view.may(ADMIN),
         "commands": [
             f"ottla metadata-quorum --bootstrap-server {view.cluster.bootstrap} describe --status",
             f"ottla features --bootstrap-server {view.cluster.bootstrap} describe",

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
-from ottla.admin.partitions import EARLIEST, LATEST, offsets_at
+from ottla.admin.partitions import EARLIEST, LATEST, Partition, offsets_at
 from ottla.admin.share_groups import alter_share_offsets, describe_share_groups, share_offsets
 from ottla.admin.streams_groups import describe_streams_group
 from ottla.console.plans import Form, Plan, change
+from ottla.console.reader.share_state import KEPT_S, STATE_TOPIC, Delivered, deliveries
 from ottla.console.security.roles import RESET
+from ottla.console.waiting import HANDLE, Waiting
 from ottla.console.web import BadInput, NotFound, Values, View, page
 from ottla.errors import ApiException
 
 if TYPE_CHECKING:
     from ottla.admin.streams_groups import StreamsGroup
     from ottla.console.sampler.state import GroupState
+
+
+_MOST_KEPT: Final = 50
+_waiting: Final = Waiting[dict[Partition, int]]()
+"""The offsets of plans: the end moves on while a person looks at one."""
 
 
 def _of_kind(view: View, kind: str) -> GroupState:
@@ -34,10 +43,13 @@ async def share(view: View) -> Values:
     if found is None or isinstance(found, ApiException):
         raise found or NotFound(f"There is no share group '{group.group_id}'.")
     offsets = await view.cluster.call(share_offsets, group.group_id)
+    delivered, why = await _delivered(view, group.group_id)
     return {
         "group": group,
         "described": found[1],
         "offsets": offsets,
+        "delivered": delivered,
+        "not_known": why,
         "may_reset": view.may(RESET, f"group:{group.group_id}"),
         "crumbs": [("Groups", view.url("groups"))],
         "commands": [
@@ -45,6 +57,29 @@ async def share(view: View) -> Values:
             f" {shlex.quote(group.group_id)}"
         ],
     }
+
+
+async def _delivered(view: View, name: str) -> tuple[dict[Partition, Delivered], str]:
+    """What became of the records of a share group by partition, and why that is not known."""
+    topic = view.state.topics.get(STATE_TOPIC)
+    if topic is None:
+        return {}, ""
+    kept = view.cluster.deliveries.get(name)
+    if kept is None or kept[0] + KEPT_S < time.monotonic():
+        try:
+            found, complete = await deliveries(view.cluster.reader, name, topic.partitions)
+        except ApiException as error:
+            return {}, f"The state of deliveries cannot be read: {error.message or error.code.name}"
+        if len(view.cluster.deliveries) >= _MOST_KEPT:
+            view.cluster.deliveries.clear()
+        kept = view.cluster.deliveries[name] = time.monotonic(), found, complete
+    names = {each.topic_id: each.name for each in view.state.topics.values()}
+    by_name = {
+        (names[topic_id], number): each
+        for (raw, number), each in kept[1].items()
+        if (topic_id := str(UUID(bytes=raw))) in names
+    }
+    return by_name, "" if kept[2] else "The state is long: older deliveries are not counted."
 
 
 @change("share.reset", RESET)
@@ -56,12 +91,17 @@ async def plan_reset(view: View, form: Form) -> Plan:
         raise BadInput("Choose the oldest records or the end.")
     now = await view.cluster.call(share_offsets, name)
     moment = EARLIEST if target == "earliest" else LATEST
-    wanted = await view.cluster.call(offsets_at, list(now), moment)
+    handle = form.get(HANDLE, "")
+    planned = _waiting.get(handle, name)
+    wanted = planned if planned is not None else await view.cluster.call(offsets_at, list(now), moment)
+    if planned is None:
+        handle = _waiting.put(wanted, name)
     found = (await view.cluster.call(describe_share_groups, [name])).get(name)
     members = len(found[1].members) if isinstance(found, tuple) else 0
 
     async def apply() -> str:
         await view.cluster.call(alter_share_offsets, name, wanted)
+        _waiting.forget(handle)
         return f"The share group {name} starts at its new offsets."
 
     return Plan(
@@ -80,6 +120,7 @@ async def plan_reset(view: View, form: Form) -> Plan:
         ],
         refused=f"The group has {members} members: stop its consumers first." if members else "",
         button="Set the offsets",
+        carried={**form, HANDLE: handle},
         then=view.url("share", id=name),
     )
 

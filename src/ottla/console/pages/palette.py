@@ -1,13 +1,17 @@
-"""The palette: pages, topics, groups and nodes by a few letters of their names."""
+"""The palette: pages, actions, topics, groups, schemas and nodes by a few letters of their names."""
 
 from __future__ import annotations
 
 import heapq
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import JSONResponse
 
 from ottla.console import frame
+from ottla.console.security.roles import ADMIN, CHANGE, SEE
+from ottla.console.services import ServiceProblem
 from ottla.console.web import View, answer
 
 if TYPE_CHECKING:
@@ -17,6 +21,19 @@ if TYPE_CHECKING:
 
 _FOUND: Final = 30
 _MAX_FIND: Final = 100
+_MOST_SUBJECTS: Final = 10_000
+_KEPT_S: Final = 30.0
+_TIMEOUT_S: Final = 1.0
+_ACTIONS: Final = (
+    ("New topic", CHANGE, "topic:*", ("topics", "new")),
+    ("Move a topic", ADMIN, "cluster", ("moves",)),
+    ("Empty a broker", ADMIN, "cluster", ("moves",)),
+    ("Change the level of a feature", ADMIN, "cluster", ("quorum",)),
+    ("New access rule", ADMIN, "cluster", ("access",)),
+    ("Abort a transaction", ADMIN, "transaction:*", ("transactions",)),
+    ("Compare with another cluster", SEE, "cluster", ("compare",)),
+)
+"""What a page lets one do: title, verb, resource, parts of the page's address."""
 
 
 def rank(needle: str, name: str) -> int | None:
@@ -38,7 +55,23 @@ def rank(needle: str, name: str) -> int | None:
     return 10 + gaps
 
 
-def _everything(view: View) -> Iterator[tuple[int, str, str, str]]:
+async def _subjects(view: View) -> list[str]:
+    """The subjects of the registry that the principal may see; none while it does not answer."""
+    service = view.cluster.services.registry
+    if service is None:
+        return []
+    known = view.cluster.subjects
+    if known is None or known[0] + _KEPT_S < time.monotonic():
+        try:
+            found = await view.cluster.ask(replace(service, timeout_s=_TIMEOUT_S), "GET", "/subjects")
+        except ServiceProblem:
+            found = []
+        names = [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+        known = view.cluster.subjects = time.monotonic(), names[:_MOST_SUBJECTS]
+    return [name for name in known[1] if view.may(SEE, f"schema:{name}")]
+
+
+def _everything(view: View, subjects: list[str]) -> Iterator[tuple[int, str, str, str]]:
     """(preference, name, kind, address of a page or id of a node)"""
     shown = frame.values(view)
     for entry in [*shown["main_entries"], *shown["cluster_entries"]]:
@@ -53,6 +86,11 @@ def _everything(view: View) -> Iterator[tuple[int, str, str, str]]:
             yield 2, name, "group", ""
     for node in view.state.nodes:
         yield 3, f"Broker {node}", "node", str(node)
+    for name in subjects:
+        yield 4, name, "schema", ""
+    for title, verb, resource, path in _ACTIONS:
+        if view.may(verb, resource):
+            yield 5, title, "action", view.url(*path)
 
 
 def _address(view: View, name: str, kind: str, hint: str) -> str:
@@ -64,6 +102,8 @@ def _address(view: View, name: str, kind: str, hint: str) -> str:
             return view.url("group", id=name)
         case "node":
             return view.url("nodes", hint)
+        case "schema":
+            return view.url("schema", id=name)
     return hint
 
 
@@ -71,9 +111,10 @@ def _address(view: View, name: str, kind: str, hint: str) -> str:
 async def palette(view: View) -> Response:
     """The names that fit best."""
     needle = view.text("q")[:_MAX_FIND].lower().replace(" ", "")
+    subjects = await _subjects(view)
     ranked = (
         (fit, preference, len(name), name, kind, hint)
-        for preference, name, kind, hint in _everything(view)
+        for preference, name, kind, hint in _everything(view, subjects)
         if (fit := rank(needle, name.lower())) is not None
     )
     best = heapq.nsmallest(_FOUND, ranked)

@@ -5,21 +5,24 @@ The console sets the offsets and says how to start the new version. It never run
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from typing import TYPE_CHECKING, Final
 
 from ottla.admin.groups import commit_offsets, committed_offsets
-from ottla.admin.partitions import EARLIEST, LATEST, offsets_at
+from ottla.admin.partitions import EARLIEST, LATEST, Partition, offsets_at
 from ottla.console.pages.time_travel import moment_of
 from ottla.console.plans import Form, Plan, change
 from ottla.console.security.roles import RESET, SEE
+from ottla.console.waiting import HANDLE, Waiting
 from ottla.console.web import BadInput, Values, View, page
 
 if TYPE_CHECKING:
     from ottla.admin.cluster import Cluster
-    from ottla.admin.partitions import Partition
 
+_waiting: Final = Waiting[dict[Partition, int]]()
+"""The offsets of plans: a time relative to now is another one when a person agrees."""
 _VERSION: Final = re.compile(r"^(.*?)(?:-v([0-9]{1,6}))?$", re.S)
 
 
@@ -86,11 +89,18 @@ async def plan_begin(view: View, form: Form) -> Plan:
     if not new or len(new) > 249 or new == old:
         raise BadInput("The new group needs a name of its own.")
     view.require(RESET, f"group:{new}")
-    wanted = await view.cluster.call(_offsets, old, moment_of(form.get("moment", "")))
+    purpose = json.dumps([old, new])
+    handle = form.get(HANDLE, "")
+    wanted = _waiting.get(handle, purpose)
+    if wanted is None:
+        wanted = await view.cluster.call(_offsets, old, moment_of(form.get("moment", "")))
+        handle = _waiting.put(wanted, purpose)
+    begun = wanted
     there = await view.cluster.call(committed_offsets, new)
 
     async def apply() -> str:
-        await view.cluster.call(commit_offsets, new, wanted)
+        await view.cluster.call(commit_offsets, new, begun)
+        _waiting.forget(handle)
         return f"The group {new} begins at these offsets. Start the new version with it now."
 
     now = view.state.groups[old].committed if old in view.state.groups else {}
@@ -118,5 +128,8 @@ async def plan_begin(view: View, form: Form) -> Plan:
         ],
         refused=f"The group {new} has offsets already: choose another name." if there else refused,
         button="Make the group",
+        carried={**form, HANDLE: handle},
+        # Where the old group stands moves on while one looks at the plan.
+        agreed=[[*each, offset] for each, offset in sorted(wanted.items())],
         then=view.url("replay", id=old, new=new),
     )

@@ -11,6 +11,7 @@ from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import parse_since
 from ottla.console.plans import Form, Plan, change
 from ottla.console.security.roles import RESET
+from ottla.console.waiting import HANDLE, Waiting
 from ottla.console.web import BadInput, Values, View, page, whole
 from ottla.errors import ApiException, ErrorCode
 
@@ -47,8 +48,14 @@ async def new_group(view: View) -> Values:
     return {"topic": topic, "targets": TARGETS[:4], "crumbs": crumbs}
 
 
-def _wanted(cluster: Cluster, group: str, form: Form) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """The committed offsets now, and what they shall be."""
+_waiting: Final = Waiting[dict[Partition, int]]()
+"""The offsets of plans: ends and times relative to now are other ones when a person agrees."""
+
+
+def _wanted(
+    cluster: Cluster, group: str, form: Form, planned: dict[Partition, int] | None
+) -> tuple[dict[Partition, int], dict[Partition, int]]:
+    """The committed offsets now, and what they shall be: what was planned, as far as it is still in the log."""
     now = {partition: each.offset for partition, each in committed_offsets(cluster, group).items()}
     topic = form.get("topic", "")
     partitions = sorted(leaders(cluster, [topic])) if topic else sorted(now)
@@ -58,7 +65,9 @@ def _wanted(cluster: Cluster, group: str, form: Form) -> tuple[dict[Partition, i
     if not partitions:
         raise BadInput("There is no partition to reset: the group has committed nothing there.")
     starts, ends = offsets_at(cluster, partitions, EARLIEST), offsets_at(cluster, partitions, LATEST)
-    match form.get("target", ""):
+    match "planned" if planned is not None else form.get("target", ""):
+        case "planned":
+            wanted = {each: planned[each] for each in partitions if planned and each in planned}
         case "earliest":
             wanted = starts
         case "latest":
@@ -111,7 +120,8 @@ def _command(view: View, group: str, form: Form) -> str:
         "time": f"--to-datetime {shlex.quote(form.get('since', ''))}",
         "group": "--from-file FILE",
     }
-    scope = f"--topic {shlex.quote(form['topic'])}" if form.get("topic") else "--all-topics"
+    topic, number = form.get("topic", ""), form.get("partition", "").strip()
+    scope = f"--topic {shlex.quote(topic + (f':{number}' if number else ''))}" if topic else "--all-topics"
     return (
         f"ottla consumer-groups --bootstrap-server {view.cluster.bootstrap} --group {shlex.quote(group)}"
         f" --reset-offsets {scope} {flags.get(form.get('target', ''), '')} --execute"
@@ -126,7 +136,11 @@ async def plan_reset(view: View, form: Form) -> Plan:
         raise BadInput("The group needs a name.")
     view.require(RESET, f"group:{group}")
     state, members = await view.cluster.call(_members, group)
-    now, wanted = await view.cluster.call(_wanted, group, form)
+    handle = form.get(HANDLE, "")
+    planned = _waiting.get(handle, group)
+    now, wanted = await view.cluster.call(_wanted, group, form, planned)
+    if planned is None:
+        handle = _waiting.put(wanted, group)
     rows = [
         (
             f"{topic}-{number}",
@@ -146,6 +160,7 @@ async def plan_reset(view: View, form: Form) -> Plan:
 
     async def apply() -> str:
         await view.cluster.call(commit_offsets, group, wanted)
+        _waiting.forget(handle)
         return f"The group {group} stands at its new offsets on {len(wanted)} partitions."
 
     fresh = not now and state == "Dead"
@@ -160,6 +175,7 @@ async def plan_reset(view: View, form: Form) -> Plan:
         commands=[_command(view, group, form)],
         refused=refused,
         button="Set the offsets",
+        carried={**form, HANDLE: handle},
         then=view.url("group", id=group),
     )
 

@@ -8,22 +8,25 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.admin.configs import alter_configs
 from ottla.admin.errors import raise_for
-from ottla.admin.partitions import EARLIEST, LATEST, delete_records, elect_leaders, offsets_at
+from ottla.admin.partitions import EARLIEST, LATEST, Partition, delete_records, elect_leaders, offsets_at
 from ottla.admin.topics import NewPartitions, NewTopic, create_partitions, create_topics, delete_topics
 from ottla.console.pages.topic import topic_settings
 from ottla.console.plans import Form, Plan, change
 from ottla.console.security.roles import ADMIN, CHANGE
+from ottla.console.waiting import HANDLE, Waiting
 from ottla.console.web import BadInput, Values, View, page, whole
 from ottla.errors import ErrorCode
 from ottla.wire.enums import ConfigResourceType, ConfigSource, ElectionType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ottla.admin.cluster import Cluster
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MAX_PARTITIONS: Final = 10_000
+_waiting: Final = Waiting[dict[Partition, int]]()
+"""Up to where plans delete: topics grow while a person looks at one."""
 
 
 @page("/topics/new", "topic_new.html", verb=CHANGE, resource="topic:*", menu="topics")
@@ -68,6 +71,15 @@ def parse_settings(text: str) -> dict[str, str]:
             raise BadInput(f"Settings: '{line[:60]}' is not KEY=VALUE.")
         found[key.strip()] = value.strip()
     return found
+
+
+def config_flags(added: Mapping[str, str], deleted: Sequence[str]) -> str:
+    """The flags with which `ottla configs --alter` sets and deletes keys; values with commas stand in brackets."""
+    flags = ""
+    if added:
+        pairs = (f"{key}=[{value}]" if "," in value else f"{key}={value}" for key, value in added.items())
+        flags += f" --add-config {shlex.quote(','.join(pairs))}"
+    return flags + (f" --delete-config {','.join(deleted)}" if deleted else "")
 
 
 def _words(settings: Mapping[str, str]) -> str:
@@ -132,8 +144,7 @@ async def plan_settings(view: View, form: Form) -> Plan:
         await view.cluster.call(alter_configs, ConfigResourceType.TOPIC, name, added=added, deleted=deleted)
         return f"The settings of {name} are changed."
 
-    flags = f" --add-config {shlex.quote(','.join(f'{k}={v}' for k, v in added.items()))}" if added else ""
-    flags += f" --delete-config {','.join(deleted)}" if deleted else ""
+    flags = config_flags(added, deleted)
     return Plan(
         title=f"Settings of {name}",
         verb=CHANGE,
@@ -204,15 +215,7 @@ async def plan_elect(view: View, form: Form) -> Plan:
         )
 
     async def apply() -> str:
-        def elect(cluster: Cluster) -> None:
-            answer = elect_leaders(cluster, ElectionType.PREFERRED, wanted)
-            raise_for(answer.error_code, None, name)
-            for result in answer.replica_election_results:
-                for each in result.partition_result:
-                    if each.error_code != ErrorCode.ELECTION_NOT_NEEDED:
-                        raise_for(each.error_code, each.error_message, f"{name}-{each.partition_id}")
-
-        await view.cluster.call(elect)
+        await view.cluster.call(_elect, ElectionType.PREFERRED, wanted)
         return f"The first replicas of {name} lead."
 
     bootstrap = view.cluster.bootstrap
@@ -234,6 +237,63 @@ async def plan_elect(view: View, form: Form) -> Plan:
     )
 
 
+@change("topic.elect.unclean", ADMIN)
+async def plan_elect_unclean(view: View, form: Form) -> Plan:
+    """Let any replica that is there lead the partitions without a leader, whatever it lacks."""
+    name = form.get("topic", "")
+    topic = view.state.topics.get(name)
+    if topic is None:
+        raise BadInput(f"There is no topic '{name[:80]}'.")
+    answering = set(view.cluster.answering())
+    rows, wanted = [], []
+    for number in topic.headless:
+        there = [each for each in topic.replicas[number] if each in answering]
+        if there:
+            wanted.append((name, number))
+        rows.append(
+            (
+                number,
+                ", ".join(map(str, topic.replicas[number])),
+                ", ".join(map(str, there)) or "none: start one of its brokers",
+            )
+        )
+
+    async def apply() -> str:
+        await view.cluster.call(_elect, ElectionType.UNCLEAN, wanted)
+        if len(wanted) == 1:
+            return f"1 partition of {name} has a leader."
+        return f"{len(wanted)} partitions of {name} have leaders."
+
+    bootstrap = view.cluster.bootstrap
+    return Plan(
+        title=f"Elect leaders of {name} that may lack records",
+        verb=ADMIN,
+        resource=f"topic:{name}",
+        apply=apply,
+        sentence="Records that only lost replicas have are lost for good. Start their brokers instead, if you can.",
+        columns=("Partition", "Replicas", "There"),
+        rows=rows,
+        commands=[
+            f"ottla leader-election --bootstrap-server {bootstrap} --election-type unclean --topic {name}"
+            f" --partition {number}"
+            for _, number in wanted
+        ],
+        refused="" if wanted else "Every partition has a leader, or none of its brokers is there.",
+        danger=True,
+        button="Elect, and lose records",
+        then=view.url("t", name, "partitions"),
+    )
+
+
+def _elect(cluster: Cluster, kind: ElectionType, wanted: Sequence[Partition]) -> None:
+    answer = elect_leaders(cluster, kind, wanted)
+    raise_for(answer.error_code, None, "the election")
+    for result in answer.replica_election_results:
+        for each in result.partition_result:
+            if each.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                raise_for(each.error_code, each.error_message, f"{result.topic}-{each.partition_id}")
+
+
 @change("topic.purge", ADMIN)
 async def plan_purge(view: View, form: Form) -> Plan:
     """Delete all records of a topic, up to where they end now."""
@@ -243,7 +303,13 @@ async def plan_purge(view: View, form: Form) -> Plan:
     if not wanted:
         raise BadInput(f"There is no topic '{name[:80]}'.")
     starts = await view.cluster.call(offsets_at, wanted, EARLIEST)
-    ends = await view.cluster.call(offsets_at, wanted, LATEST)
+    handle = form.get(HANDLE, "")
+    planned = _waiting.get(handle, name)
+    ends = planned if planned is not None else await view.cluster.call(offsets_at, wanted, LATEST)
+    if planned is None:
+        handle = _waiting.put(ends, name)
+    # Retention may have deleted records since then.
+    ends = {each: max(ends.get(each, 0), starts[each]) for each in wanted}
 
     async def apply() -> str:
         def purge(cluster: Cluster) -> None:
@@ -253,6 +319,7 @@ async def plan_purge(view: View, form: Form) -> Plan:
                         raise_for(each.error_code, None, f"{topic.name}-{each.partition_index}")
 
         await view.cluster.call(purge)
+        _waiting.forget(handle)
         return f"The records of {name} are deleted."
 
     return Plan(
@@ -268,6 +335,8 @@ async def plan_purge(view: View, form: Form) -> Plan:
         ],
         danger=True,
         button="Delete the records",
+        carried={**form, HANDLE: handle},
+        agreed=sorted(ends.items()),
         then=view.url("t", name),
     )
 

@@ -6,7 +6,7 @@ import time
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from ottla.console.security.roles import CHANGE
+from ottla.console.security.roles import ADMIN, CHANGE
 from ottla.console.web import Values, View, page, sees_all
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ FACETS: Final = (
     ("compacted", "Compacted"),
     ("idle", "Nothing written lately"),
     ("trouble", "In trouble"),
+    ("mine", "Mine"),
 )
+_MOST_NAMES: Final = 200
 
 
 def _sort_keys(state: ClusterState) -> dict[str, Callable[[TopicState], float | str]]:
@@ -59,7 +61,12 @@ def find(view: View) -> tuple[list[TopicState], int]:
     facet = view.text("show")
     sees = view.seer("topic")
     # Thousands of topics: the plain list asks nothing of each that it need not know.
-    found = state.own_topics if not facet else [each for each in state.topics.values() if fits(each, facet)]
+    if facet == "mine":
+        found = [topic for name in mine(view) if (topic := state.topics.get(name)) is not None]
+    elif facet:
+        found = [each for each in state.topics.values() if fits(each, facet)]
+    else:
+        found = state.own_topics
     if needle:
         found = [topic for topic in found if needle in topic.name.lower()]
     if sees is not sees_all:
@@ -69,6 +76,11 @@ def find(view: View) -> tuple[list[TopicState], int]:
     found = sorted(found, key=keys.get(sort, keys["rate"]), reverse=descending(view))
     start = view.number("from", 0)
     return found[start : start + ROWS], len(found)
+
+
+def mine(view: View) -> list[str]:
+    """The topics that a browser has starred: it keeps their names, and puts them into the address."""
+    return sorted(set(view.text("names").split(",")[:_MOST_NAMES]) - {""})
 
 
 def descending(view: View) -> bool:
@@ -94,5 +106,7 @@ async def topics(view: View) -> Values:
         "find": view.text("q")[:_MAX_FIND],
         "in_trouble": view.state.headless + view.state.lacking,
         "may_create": view.may(CHANGE, "topic:*"),
+        "may_pick": view.principal.may_somewhere(CHANGE, view.cluster.name),
+        "may_delete": view.principal.may_somewhere(ADMIN, view.cluster.name),
         "commands": [f"ottla topics --bootstrap-server {view.cluster.bootstrap} --list"],
     }

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from ottla.admin.quorum import describe_cluster, describe_quorum
 from ottla.admin.topics import topic_page_request
-from ottla.console.sampler.state import Directory, NodeState, QuorumState, TopicState, Voter
+from ottla.console.sampler.state import FOR_EVER, Directory, NodeState, QuorumState, TopicState, Voter
 from ottla.errors import ErrorCode
 from ottla.ids import BrokerId, TopicName
 from ottla.wire.apis import ApiKey
 from ottla.wire.enums import ConfigResourceType
 from ottla.wire.messages import DescribeConfigsRequest, DescribeLogDirsRequest, ListOffsetsRequest
+from ottla.wire.uuid import uuid_to_str
 
 if TYPE_CHECKING:
     from ottla.admin.at_once import AtOnce
@@ -37,6 +37,7 @@ PARTITIONS_PER_REQUEST: Final = 5_000
 TOPICS_PER_REQUEST: Final = 500
 _CONSUMER: Final = BrokerId(-1)
 _POLICY: Final = "cleanup.policy"
+_RETENTION: Final = "retention.ms"
 _NUMBER: Final = attrgetter("partition_index")
 _NONE: Final = array("q")
 
@@ -175,7 +176,7 @@ def quorum(cluster: Cluster) -> QuorumState | None:
     voters = [
         Voter(
             each.replica_id,
-            str(UUID(bytes=bytes(each.replica_directory_id))),
+            uuid_to_str(each.replica_directory_id),
             each.log_end_offset,
             each.last_fetch_timestamp,
             each.last_caught_up_timestamp,
@@ -224,22 +225,26 @@ def _put_sizes(
 
 
 def policies(work: AtOnce, topics: Mapping[str, TopicState]) -> None:
-    """Which topics are compacted, asked of all brokers. What a user may not see stays as it was."""
+    """Which topics are compacted, and for how long the others keep records. What a user may not see stays as it was."""
 
     def take(answer: DescribeConfigsResponse) -> None:
         for result in answer.results:
             topic = topics.get(result.resource_name)
             if topic is not None and not result.error_code:
-                topic.compacted = any(
-                    each.name == _POLICY and "compact" in (each.value or "") for each in result.configs
-                )
+                found = {each.name: each.value or "" for each in result.configs}
+                policy = found.get(_POLICY, "")
+                topic.compacted = "compact" in policy
+                keep = found.get(_RETENTION, "")
+                topic.keep_ms = int(keep) if "delete" in policy and keep.isdecimal() else FOR_EVER
 
     kind = DescribeConfigsRequest
     names = list(topics)
     for start in range(0, len(names), TOPICS_PER_REQUEST):
         wanted = [
             kind.DescribeConfigsResource(
-                resource_type=ConfigResourceType.TOPIC, resource_name=name, configuration_keys=[_POLICY]
+                resource_type=ConfigResourceType.TOPIC,
+                resource_name=name,
+                configuration_keys=[_POLICY, _RETENTION],
             )
             for name in names[start : start + TOPICS_PER_REQUEST]
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.console.sampler.rings import History
@@ -139,6 +139,21 @@ def seconds_behind(state: ClusterState, group: GroupState, moment_s: float) -> f
             return None
         worst = max(worst, moment_s - found)
     return worst
+
+
+def behind_by_partition(
+    state: ClusterState, group: GroupState, moment_s: float
+) -> Iterator[tuple[Partition, TopicState, float | None]]:
+    """How old the first unread record of each partition is, from samples; None where that is not known yet."""
+    for partition, offset in group.committed.items():
+        topic, number = state.topics.get(partition[0]), partition[1]
+        if topic is None or number >= len(topic.ends) or topic.ends[number] < 0:
+            continue
+        if topic.ends[number] <= offset:
+            yield partition, topic, 0.0
+            continue
+        found = _passed_s(topic, number, offset)
+        yield partition, topic, None if found is None else max(moment_s - found, 0.0)
 
 
 def _passed_s(topic: TopicState, number: int, offset: int) -> float | None:

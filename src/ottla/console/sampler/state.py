@@ -27,6 +27,9 @@ KEPT_SAMPLES: Final = 41
 SAMPLE_EACH_S: Final = 15.0
 
 
+FOR_EVER: Final = -1
+
+
 def _column() -> array[int]:
     return array("q")
 
@@ -54,6 +57,8 @@ class TopicState:
     history: History | None = None
     past_ends: deque[tuple[float, array[int]]] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
     compacted: bool = False
+    keep_ms: int = FOR_EVER
+    """After which retention deletes records by their age."""
     written_s: float = 0.0
     """When records came in last, as far as the sampler saw it."""
     _counted: tuple[array[int], array[int], int] | None = None

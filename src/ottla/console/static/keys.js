@@ -14,7 +14,7 @@ function move(step) {
   row = Math.min(Math.max(row + step, 0), links.length - 1);
   for (const each of links) each.classList.remove("picked");
   links[row].classList.add("picked");
-  const target = links[row].querySelector("a, summary, button");
+  const target = links[row].querySelector("a, summary") || links[row].querySelector("button");
   target.focus({ preventScroll: true });
   links[row].scrollIntoView({ block: "nearest" });
 }

@@ -1,6 +1,7 @@
 // Live pages: the page's own address as an event stream. Changed blocks replace what is shown. A hidden tab waits.
 import { morphInto } from "./morph.js";
 import { localTimes } from "./times.js";
+import { showMarks } from "./marks.js";
 
 let source = null;
 
@@ -19,6 +20,7 @@ function open() {
       for (const target of document.querySelectorAll(`[data-block="${name}"]`)) {
         morphInto(target, html);
         localTimes(target);
+        showMarks(target);
       }
     }
     document.body.dataset.updates = Number(document.body.dataset.updates || 0) + 1;

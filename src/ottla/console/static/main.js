@@ -3,6 +3,7 @@ import "./times.js";
 import "./live.js";
 import "./swap.js";
 import "./keys.js";
+import "./marks.js";
 
 // Of many tabs on a narrow screen, the open one is in sight. The page itself stays where it is.
 const tab = document.querySelector(".tabs a[aria-current]");

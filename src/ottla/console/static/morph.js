@@ -29,6 +29,7 @@ function one(before, node) {
     if (before.data !== node.data) before.data = node.data;
     return;
   }
+  if (before.dataset.star !== undefined && before.dataset.star === node.dataset.star) return; // its state is the browser's
   for (const { name, value } of node.attributes) {
     if (before.getAttribute(name) !== value) before.setAttribute(name, value);
   }

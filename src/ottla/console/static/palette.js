@@ -1,4 +1,4 @@
-// The palette: every page, topic, group and node by a few letters of its name. The server ranks the names.
+// The palette: every page, action, topic, group, schema and node by a few letters of its name. The server ranks the names.
 const PAUSE_MS = 40;
 let dialog, input, list, found = [], at = 0, turn = 0, waiting = null;
 

@@ -2,6 +2,7 @@
 import { morphInto } from "./morph.js";
 import { reopen } from "./live.js";
 import { localTimes } from "./times.js";
+import { showMarks } from "./marks.js";
 
 const PAUSE_MS = 50;
 let waiting = null;
@@ -18,6 +19,7 @@ async function swap(form) {
   const target = document.querySelector(`[data-block="${form.dataset.swap}"]`);
   morphInto(target, html);
   localTimes(target);
+  showMarks(target);
   history.replaceState(null, "", address);
   reopen();
 }

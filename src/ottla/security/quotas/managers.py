@@ -69,6 +69,7 @@ class ClientMeasures:
         """
         now_ms = now * 1000.0
         throttle_ms = 0
+        exceeded = measure
         if size and measure is not None:
             if now_ms >= measure.next_change_ms:
                 measure.change_samples(int(now_ms))
@@ -83,8 +84,11 @@ class ClientMeasures:
             used = measure.value = measure.value + (spent_s + self.carried_s) * 100.0
             self.carried_s = 0.0
             if used > measure.left:
-                over_ms = measure.throttle_ms(measure.limit, int(now_ms))
-                throttle_ms = max(throttle_ms, min(over_ms, measure.window_ms))
+                over_ms = min(measure.throttle_ms(measure.limit, int(now_ms)), measure.window_ms)
+                if over_ms >= throttle_ms:
+                    throttle_ms, exceeded = over_ms, measure
+        if throttle_ms and exceeded is not None:
+            exceeded.note_wait(throttle_ms, int(now_ms))
         return throttle_ms
 
     def take_back(self, size: int, now: float) -> None:
@@ -215,11 +219,11 @@ class ClientQuotas:
         measure.change_limit(quota.limit)
         return measure
 
-    def rates(self, now_ms: int) -> Iterator[tuple[str, Sharers, float]]:
-        """What clients with a limit use: the key of the quota, who shares it, and the rate."""
+    def rates(self, now_ms: int) -> Iterator[tuple[str, Sharers, float, float]]:
+        """What clients with a limit use: the key of the quota, who shares it, the rate, and the wait in ms."""
         for (key, sharers), measure in self._measures.items():
             if isinstance(measure, Measure):
-                yield key, sharers, measure.measure(now_ms)
+                yield key, sharers, measure.measure(now_ms), measure.average_wait_ms(now_ms)
 
     def _sweep_due(self, now_ms: int) -> bool:
         if self._swept_ms is None:

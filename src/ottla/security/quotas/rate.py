@@ -6,6 +6,7 @@ of a client do not look like a high rate.
 
 from __future__ import annotations
 
+from collections import deque
 from math import floor
 
 
@@ -21,6 +22,16 @@ class _Sample:
         self.start_ms = now_ms
         self.last_event_ms: float = now_ms
         self.value = 0.0
+
+
+class _Waits:
+    """The waits of one window."""
+
+    __slots__ = ("count", "start_ms", "sum_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.start_ms = now_ms
+        self.count = self.sum_ms = 0
 
 
 class Rate:
@@ -118,10 +129,11 @@ class Rate:
 class Measure(Rate):
     """A rate with its limit."""
 
-    __slots__ = ("allowance", "left", "limit")
+    __slots__ = ("_waits", "allowance", "left", "limit")
 
     def __init__(self, samples: int, window_ms: int, limit: float, now_ms: int) -> None:
         self.allowance = 0.0
+        self._waits: deque[_Waits] = deque(maxlen=samples)
         super().__init__(samples, window_ms, now_ms)
         self.change_limit(limit)
 
@@ -144,3 +156,18 @@ class Measure(Rate):
         self.last_event_ms = now_ms
         used = self.value = self.value + value
         return 0 if used <= self.left else self.throttle_ms(self.limit, int(now_ms))
+
+    def note_wait(self, throttle_ms: int, now_ms: int) -> None:
+        """A client that uses too much has to wait so long."""
+        waits = self._waits
+        if not waits or now_ms - waits[-1].start_ms >= self.window_ms:
+            waits.append(_Waits(now_ms))
+        waits[-1].count += 1
+        waits[-1].sum_ms += throttle_ms
+
+    def average_wait_ms(self, now_ms: int) -> float:
+        """How long clients had to wait on average, in the last windows; 0 if none had to."""
+        oldest_ms = now_ms - self.samples * self.window_ms
+        lately = [each for each in self._waits if each.start_ms > oldest_ms]
+        count = sum(each.count for each in lately)
+        return sum(each.sum_ms for each in lately) / count if count else 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from array import array
 
-from ottla.console import garbage
+from ottla.console import exporter, garbage
 from ottla.console.sampler import lag
 from ottla.console.sampler.samples import Offsets, pairs
 from ottla.console.sampler.state import ClusterState, GroupState, TopicState
@@ -37,6 +37,25 @@ def test_lag_of_a_group_in_all_and_by_topic():
     lag.note(state, group, 15.0)
     lag.by_topic(state)
     assert (group.lag, state.topic_lags["a"]) == (10, {"app": 10})
+
+
+def test_the_exporter_tells_the_lag_in_seconds_and_the_time_to_loss():
+    state, group = world({"a": [10, 20, 7], "b": [9]}, {("a", 0): 4, ("a", 1): 20, ("a", 2): 1, ("b", 0): 4})
+    topic = state.topics["a"]
+    # At 100 s the first partition stood at 0, at 160 s at 10: the end passed the committed offset at 124 s.
+    for moment_s, ends in ((100.0, [0, 0, 5]), (160.0, [10, 20, 7])):
+        topic.past_ends.append((moment_s, array("q", ends)))
+    lag.note(state, group, 184.0)
+    state.taken_s = 184.0
+    found = {partition: seconds for partition, _, seconds in lag.behind_by_partition(state, group, 184.0)}
+    assert found == {("a", 0): 60.0, ("a", 1): 0.0, ("a", 2): None, ("b", 0): None}
+    topic.keep_ms = 3_600_000
+    ours = {name: rows for name, _, rows in exporter.own(state)}
+    (row,) = ours["ottla_consumergroup_time_to_loss_seconds"]
+    assert row == ({"cluster": "test", "consumergroup": "app"}, 3540.0)
+    theirs = {name: rows for name, _, rows in exporter.lag_exporter(state)}
+    assert [value for _, value in theirs["kafka_consumergroup_group_lag_seconds"]] == [60.0, 0.0]
+    assert [value for _, value in theirs["kafka_consumergroup_group_offset"]] == [4, 20, 1, 4]
 
 
 def test_partitions_that_no_broker_told_of_count_for_nothing():

@@ -33,6 +33,20 @@ def test_what_was_taken_back_does_not_count() -> None:
     assert rate.measure(10) == 0
 
 
+def test_the_average_wait_is_of_the_last_windows_and_of_the_measure_that_asks_for_it() -> None:
+    client = ClientMeasures("app")
+    client.produce = Measure(11, 1000, 1000.0, 0)
+    client.request = Measure(11, 1000, 50.0, 0)
+    first = client.charge(client.produce, 12_000, 0.0, 1.0)
+    second = client.charge(client.produce, 1_000, 0.0, 1.5)
+    assert 0 < first < second
+    assert client.produce.average_wait_ms(2_000) == (first + second) / 2
+    assert client.request.average_wait_ms(2_000) == 0.0
+    assert client.produce.average_wait_ms(13_000) == 0.0
+    assert client.charge(None, 0, 8.0, 20.0) > 0
+    assert client.request.average_wait_ms(20_000) > 0
+
+
 def test_events_leave_the_rate_with_their_window() -> None:
     rate = Rate(3, 1000, 0)
     rate.record(300, 0)
