@@ -211,7 +211,7 @@ def _time_to_loss_s(state: ClusterState, group: GroupState) -> float | None:
     found = [
         topic.keep_ms / 1000 - behind_s
         for _, topic, behind_s in behind_by_partition(state, group, state.taken_s)
-        if behind_s and topic.keep_ms != FOR_EVER
+        if behind_s and topic.keep_ms not in (None, FOR_EVER)
     ]
     return min(found, default=None)
 

@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -53,6 +53,8 @@ R = TypeVar("R")
 
 REPLAY_SLICE_S: Final = 0.004
 """The longest time for which replaying a slice may hold the loop."""
+MAX_LOADS: Final = 1_000
+"""So many loads are remembered for metrics."""
 
 PART: Final = 500
 """Records per batch of an operation that is not atomic."""
@@ -86,6 +88,8 @@ class RuntimeContext(Generic[S]):
     linger_ms: int
     load_buffer_bytes: int
     write_timeout_ms: int
+    loads: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MAX_LOADS))
+    """When partitions were loaded, and the seconds that each took."""
 
 
 class ShardHost(Generic[S]):
@@ -106,6 +110,7 @@ class ShardHost(Generic[S]):
         """The end of what was appended here: responses wait until the high watermark reaches it."""
         self._pending: deque[AnyPendingOperation] = deque()
         self._expiry: Timer | None = None
+        self._load_began_s = 0.0
         self._load = 0
         """Counts loads, so that slices of an abandoned load are dropped."""
 
@@ -121,6 +126,7 @@ class ShardHost(Generic[S]):
         self.state = State.LOADING
         self._load += 1
         context = self._context
+        self._load_began_s = context.clock.monotonic()
         shard_context = ShardContext(self.partition, self.leader_epoch, context.clock, self._timers)
         try:
             self._log = log = context.open(self.partition)
@@ -188,6 +194,8 @@ class ShardHost(Generic[S]):
     def _activate(self) -> None:
         assert self._log is not None and self.shard is not None
         self.state = State.ACTIVE
+        now_s = self._context.clock.monotonic()
+        self._context.loads.append((now_s, now_s - self._load_began_s))
         self._written = self._log.log_end_offset
         self._log.listen(self._high_watermark_moved)
         self.shard.on_loaded(self._context.image(), self._context.clock.now_ms())

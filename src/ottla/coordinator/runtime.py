@@ -106,6 +106,11 @@ class CoordinatorRuntime(Generic[S]):
             write_timeout_ms=write_timeout_ms,
         )
 
+    def load_times_s(self, within_s: float) -> list[float]:
+        """How long the partitions took that were loaded lately."""
+        since_s = self._context.clock.monotonic() - within_s
+        return [took_s for at_s, took_s in self._context.loads if at_s >= since_s]
+
     # -- leadership
 
     def elect(self, partition: int, leader_epoch: int) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ottla.metrics.rates import Rates
 
 _SLICE: Final = 2000
+_LOADED_WITHIN_S: Final = 60.0
+"""Two of the windows of 30 s that Kafka's metrics have."""
 _RAFT_PURPOSES: Final = ("raft", "raft-fetch")
 _CLASSIC: Final = "classic"
 
@@ -180,6 +182,13 @@ def _coordinators(sink: Sink, broker: Broker) -> None:
     if made is not None:
         made.groups.runtime.each_shard(visit)
         made.transactions.runtime.each_shard(visit_transactions)
+    for runtime, families in (
+        (None if made is None else made.groups.runtime, names.GROUP_LOAD_TIMES),
+        (None if made is None else made.transactions.runtime, names.TRANSACTION_LOAD_TIMES),
+    ):
+        took_s = runtime.load_times_s(_LOADED_WITHIN_S) if runtime is not None else []
+        sink.one(families["avg"], round(1000 * sum(took_s) / len(took_s), 3) if took_s else 0)
+        sink.one(families["max"], round(1000 * max(took_s, default=0.0), 3))
     sink.one(names.GROUPS, sum(types.values()))
     sink.one(names.OFFSETS, offsets)
     for state, family in names.GROUP_STATES.items():

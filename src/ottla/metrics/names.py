@@ -259,6 +259,15 @@ TYPED_GROUP_COUNT: Final = {
     "share": _group_types("share-group-count", "Share groups by state."),
     "streams": _group_types("streams-group-count", "Streams groups by state."),
 }
+_transaction_types = _family("kafka.server", "transaction-coordinator-metrics", Kind.ATTRIBUTE)
+_LOAD_TIMES = ("How long partitions took that were loaded in the last minute, {} in ms.", ("avg", "max"))
+GROUP_LOAD_TIMES: Final = {
+    word: _group_types(f"partition-load-time-{word}", _LOAD_TIMES[0].format(word)) for word in _LOAD_TIMES[1]
+}
+TRANSACTION_LOAD_TIMES: Final = {
+    word: _transaction_types(f"partition-load-time-{word}", _LOAD_TIMES[0].format(word))
+    for word in _LOAD_TIMES[1]
+}
 _markers = _family("kafka.coordinator.transaction", "TransactionMarkerChannelManager", Kind.GAUGE)
 PENDING_MARKERS: Final = _markers(
     "PendingCompletionTransactionCount", "Decided transactions without all markers."

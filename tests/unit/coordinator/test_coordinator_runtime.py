@@ -103,6 +103,20 @@ def test_while_it_loads_requests_are_told_so(rig: RuntimeRig) -> None:
     assert rig.read(lambda shard, now_ms: dict(shard.values)).get() == {"a": "1"}
 
 
+def test_how_long_a_load_took_is_remembered_for_a_while(rig: RuntimeRig) -> None:
+    rig.write(putting("a", "1"))
+    rig.runtime.resign(0)
+    rig.executor.held = []
+    rig.elect()
+    rig.clock.advance(2.5)
+    rig.executor.release()
+    rig.settle()
+    assert rig.runtime.load_times_s(within_s=2.0) == [2.5]
+    assert rig.runtime.load_times_s(within_s=60.0) == [0.0, 2.5]
+    rig.clock.advance(61.0)
+    assert rig.runtime.load_times_s(within_s=60.0) == []
+
+
 def test_a_log_that_does_not_exist_yet_is_created_before_the_shard_is_loaded() -> None:
     rig = RuntimeRig(Store, SERDE)
     rig.unprepared = []

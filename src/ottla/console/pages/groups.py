@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.console import prometheus
+from ottla.console.draw.chart import MAX_SERIES
 from ottla.console.pages.group_facts import look_closer
 from ottla.console.render import num
+from ottla.console.sampler.samples import pairs
+from ottla.console.sampler.state import SAMPLE_EACH_S
 from ottla.console.sampler.why import Facts, explain
 from ottla.console.security.roles import RESET, SEE
 from ottla.console.web import Values, View, page
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 ROWS: Final = 100
 _MAX_FIND: Final = 200
+_SEVERAL: Final = 2
 _KINDS: Final = (
     ("", "All"),
     ("consumer", "Consumer"),
@@ -134,7 +138,8 @@ async def group(view: View) -> Values:
         "findings": findings,
         "record_url": lambda item: _record_url(view, found, item.partition) if item.rule == "stalled" else "",
         "places": places(view, found, facts, owners),
-        "lag_lines": [("lag", found.history.recent.values() if found.history else [0.0])],
+        "lag_lines": lag_lines(found),
+        "lag_each_s": SAMPLE_EACH_S if len(found.by_topic) >= _SEVERAL else 2.0,
         "show_lag": num,
         "week": await prometheus.week(
             view,
@@ -149,6 +154,24 @@ async def group(view: View) -> Values:
             f"ottla consumer-groups --bootstrap-server {view.cluster.bootstrap} --describe --group '{found.group_id}'"
         ],
     }
+
+
+def lag_lines(found: GroupState) -> list[tuple[str, list[float]]]:
+    """The lag of a group over time: in all, or for each topic of several, the one that is furthest behind first."""
+    if len(found.by_topic) < _SEVERAL:
+        return [("lag", list(found.history.recent.values()) if found.history else [0.0])]
+    lines: dict[str, list[float]] = {name: [0.0] * len(found.samples) for name in found.by_topic}
+    for index, sample in enumerate(found.samples):
+        for (topic, _), offset, end in pairs(sample.committed, sample.ends):
+            if topic in lines and end > offset:
+                lines[topic][index] += end - offset
+    ordered = sorted(lines.items(), key=lambda line: (-line[1][-1] if line[1] else 0.0, line[0]))
+    if len(ordered) > MAX_SERIES:
+        rest = [
+            sum(values) for values in zip(*(values for _, values in ordered[MAX_SERIES - 1 :]), strict=True)
+        ]
+        ordered = [*ordered[: MAX_SERIES - 1], ("others", rest)]
+    return ordered
 
 
 def _record_url(view: View, found: GroupState, partition: Partition | None) -> str:

@@ -68,6 +68,7 @@ async def partitions(view: View) -> Values:
         **base_values(view, "partitions"),
         "largest": max(topic.sizes, default=0),
         "may_elect": view.may(ADMIN, f"topic:{topic.name}"),
+        "may_move": view.may(ADMIN),
         "commands": [
             f"ottla topics --bootstrap-server {view.cluster.bootstrap} --describe --topic {topic.name}"
         ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ from ottla.console.security.roles import ADMIN, CHANGE
 from ottla.console.waiting import HANDLE, Waiting
 from ottla.console.web import BadInput, Values, View, page, whole
 from ottla.errors import ErrorCode
+from ottla.json_types import JsonObject
 from ottla.wire.enums import ConfigResourceType, ConfigSource, ElectionType
 
 if TYPE_CHECKING:
@@ -331,7 +333,8 @@ async def plan_purge(view: View, form: Form) -> Plan:
         columns=("Partition", "From", "Up to"),
         rows=[(number, f"{starts[name, number]:,}", f"{ends[name, number]:,}") for _, number in wanted],
         commands=[
-            f"ottla delete-records --bootstrap-server {view.cluster.bootstrap} --offset-json-file FILE"
+            f"echo {shlex.quote(json.dumps(_offsets_file(ends)))} > offsets.json",
+            f"ottla delete-records --bootstrap-server {view.cluster.bootstrap} --offset-json-file offsets.json",
         ],
         danger=True,
         button="Delete the records",
@@ -339,6 +342,17 @@ async def plan_purge(view: View, form: Form) -> Plan:
         agreed=sorted(ends.items()),
         then=view.url("t", name),
     )
+
+
+def _offsets_file(ends: Mapping[Partition, int]) -> JsonObject:
+    """What the tool reads from its file."""
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": topic, "partition": number, "offset": offset}
+            for (topic, number), offset in sorted(ends.items())
+        ],
+    }
 
 
 @change("topic.delete", ADMIN)

@@ -12,7 +12,7 @@ let recent = [];
 let paused = false;
 let painting = false;
 let source = null;
-let said = 0;
+let said = -1000;
 
 function cell(row, text, className) {
   const element = row.insertCell();
@@ -79,7 +79,6 @@ function open() {
     }
     tell(false);
   });
-  setInterval(() => total && tell(false), 1000);
 }
 
 function close() {
@@ -104,5 +103,6 @@ if (table) {
   });
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
+  setInterval(() => total && tell(false), 1000);
   open();
 }

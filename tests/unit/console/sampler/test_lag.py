@@ -6,6 +6,7 @@ import gc
 from array import array
 
 from ottla.console import exporter, garbage
+from ottla.console.pages.groups import lag_lines
 from ottla.console.sampler import lag
 from ottla.console.sampler.samples import Offsets, pairs
 from ottla.console.sampler.state import ClusterState, GroupState, TopicState
@@ -56,6 +57,17 @@ def test_the_exporter_tells_the_lag_in_seconds_and_the_time_to_loss():
     theirs = {name: rows for name, _, rows in exporter.lag_exporter(state)}
     assert [value for _, value in theirs["kafka_consumergroup_group_lag_seconds"]] == [60.0, 0.0]
     assert [value for _, value in theirs["kafka_consumergroup_group_offset"]] == [4, 20, 1, 4]
+
+
+def test_the_chart_of_a_group_has_a_line_for_each_topic_of_several():
+    state, group = world({"a": [10], "b": [9]}, {("a", 0): 4, ("b", 0): 9})
+    lag.note(state, group, 0.0)
+    state.topics["b"].ends = array("q", [20])
+    lag.note(state, group, 15.0)
+    assert lag_lines(group) == [("b", [0, 11]), ("a", [6, 6])]
+    state, group = world({"a": [10]}, {("a", 0): 4})
+    lag.note(state, group, 0.0)
+    assert lag_lines(group) == [("lag", [6.0])]
 
 
 def test_partitions_that_no_broker_told_of_count_for_nothing():
