@@ -30,6 +30,14 @@ _SAMPLE: Final = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*(?:\{.*\})?) ([^ ]+)$")
 _SOFTWARE: Final = re.compile(
     r'^kafka_server_socket_server_metrics_connections\{clientSoftwareName="([^"]*)",clientSoftwareVersion="([^"]*)"'
 )
+_QUOTA: Final = re.compile(
+    r'^kafka_server_(produce_byte_rate|fetch_byte_rate|request_request_time)\{user="([^"]*)",client_id="([^"]*)"\}'
+)
+_QUOTA_KEYS: Final = {
+    "produce_byte_rate": "producer_byte_rate",
+    "fetch_byte_rate": "consumer_byte_rate",
+    "request_request_time": "request_percentage",
+}
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 
@@ -49,6 +57,8 @@ class NodeNumbers:
     longest_stall_s: float
     clients: tuple[tuple[str, int], ...] = ()
     """Libraries with their versions, and how many connections each has; most first."""
+    quotas: tuple[tuple[str, str, str, float], ...] = ()
+    """The key of a quota, the user and the client id that share it, and what they use of it on this node."""
 
 
 def node_numbers(cluster: Cluster) -> list[NodeNumbers]:
@@ -125,6 +135,11 @@ def numbers(node_id: int, found: dict[str, float]) -> NodeNumbers:
         memory_bytes=found.get("process_resident_memory_bytes", 0.0),
         longest_stall_s=found.get("ottla_event_loop_longest_stall_seconds", 0.0),
         clients=_clients(found),
+        quotas=tuple(
+            (_QUOTA_KEYS[match[1]], match[2], match[3], value)
+            for name, value in found.items()
+            if (match := _QUOTA.match(name)) is not None
+        ),
     )
 
 

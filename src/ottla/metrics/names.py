@@ -157,27 +157,25 @@ ACCEPTOR_BLOCKED: Final = _family("kafka.network", "Acceptor", Kind.PERCENT)(
     "AcceptorBlockedPercent", "Always 0: accepted connections wait for no thread."
 )
 
-_PRODUCE_QUOTA = _family("kafka.server", "Produce", Kind.ATTRIBUTE)
-_FETCH_QUOTA = _family("kafka.server", "Fetch", Kind.ATTRIBUTE)
-_REQUEST_QUOTA = _family("kafka.server", "Request", Kind.ATTRIBUTE)
-QUOTAS: Final = {
-    "producer_byte_rate": _PRODUCE_QUOTA("byte-rate", "Bytes per second of clients with a produce quota."),
-    "consumer_byte_rate": _FETCH_QUOTA("byte-rate", "Bytes per second of clients with a fetch quota."),
-    "request_percentage": _REQUEST_QUOTA("request-time", "Percent of time of clients with a request quota."),
-}
-"""By the key of the quota."""
-THROTTLE_TIMES: Final = {
-    "producer_byte_rate": _PRODUCE_QUOTA(
-        "throttle-time", "How long clients with a produce quota have to wait, on average lately, in ms."
-    ),
-    "consumer_byte_rate": _FETCH_QUOTA(
-        "throttle-time", "How long clients with a fetch quota have to wait, on average lately, in ms."
-    ),
-    "request_percentage": _REQUEST_QUOTA(
-        "throttle-time", "How long clients with a request quota have to wait, on average lately, in ms."
+_WAITS = "How long clients with a {} quota have to wait, on average lately, in ms."
+
+
+def _quota(bean: str, rate: str, text: str) -> tuple[Family, Family]:
+    """What clients with a quota use, and how long they have to wait."""
+    family = _family("kafka.server", bean, Kind.ATTRIBUTE)
+    return family(rate, text), family("throttle-time", _WAITS.format(bean.lower()))
+
+
+_QUOTAS: Final = {
+    "producer_byte_rate": _quota("Produce", "byte-rate", "Bytes per second of clients with a produce quota."),
+    "consumer_byte_rate": _quota("Fetch", "byte-rate", "Bytes per second of clients with a fetch quota."),
+    "request_percentage": _quota(
+        "Request", "request-time", "Percent of time of clients with a request quota."
     ),
 }
 """By the key of the quota."""
+QUOTAS: Final = {key: rate for key, (rate, _) in _QUOTAS.items()}
+THROTTLE_TIMES: Final = {key: wait for key, (_, wait) in _QUOTAS.items()}
 
 # -- controller and quorum
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from ottla.admin.acls import Acls, Entry, Pattern, describe_acls
+from ottla.admin.node_metrics import read_numbers
 from ottla.admin.users import Quotas, describe_quotas, describe_scram_credentials
 from ottla.console.frame import AREAS, Area
 from ottla.console.pages.access_more import Token, subscriptions, tokens
@@ -36,6 +37,8 @@ QUOTA_KEYS: Final = (
     "connection_creation_rate",
 )
 OPERATIONS: Final = ("read", "write", "create", "delete", "alter", "describe")
+_ASKED: Final = 20
+"""So many brokers are asked what clients use of their quotas."""
 _KINDS: Final = ("topic", "group", "cluster", "transactional_id")
 
 
@@ -147,7 +150,10 @@ async def access(view: View) -> Values:
             )
         elif found.acls[1].startswith(NO_AUTHORIZER):
             verdict = True, EVERYONE
+    quotas = found.quotas[0] or []
+    used = await _used(view, quotas) if quotas else {}
     return {
+        "quota_use": [use_in_words(each, used) for each in quotas],
         "acls": in_words(acls),
         "acls_problem": found.acls[1],
         "users": found.users[0],
@@ -166,6 +172,32 @@ async def access(view: View) -> Values:
         "quota_keys": QUOTA_KEYS,
         "commands": [f"ottla acls --bootstrap-server {view.cluster.bootstrap} --list"],
     }
+
+
+async def _used(view: View, quotas: list[Quotas]) -> dict[tuple[str, str, str], float]:
+    """What clients use of their quotas, over the brokers that tell: by key, user and client id."""
+    used: dict[tuple[str, str, str], float] = {}
+    for number in view.cluster.answering()[:_ASKED]:
+        url = await view.cluster.segments.address(number)
+        numbers = await view.cluster.run(read_numbers, number, url) if url else None
+        for key, user, client_id, value in numbers.quotas if numbers is not None else ():
+            used[key, user, client_id] = used.get((key, user, client_id), 0.0) + value
+    return used
+
+
+def use_in_words(quotas: Quotas, used: dict[tuple[str, str, str], float]) -> str:
+    """What the clients of a quota use of it now; empty where no broker tells."""
+    user, client_id = quotas.entity.get("user", ""), quotas.entity.get("client-id", "")
+    words = []
+    for key in quotas.values:
+        of = [
+            value
+            for (other, who, client), value in used.items()
+            if other == key and user in (None, who) and client_id in (None, client)
+        ]
+        if of:
+            words.append(f"{key} {sum(of):,.0f} by {len(of)} {'client' if len(of) == 1 else 'clients'}")
+    return "; ".join(words)
 
 
 def in_words(acls: Iterable[tuple[Pattern, Entry]]) -> list[tuple[str, dict[str, str]]]:
