@@ -67,7 +67,7 @@ class Probe:
         self._ready = False
 
     async def run(self) -> None:
-        """A round each second until cancelled. A round that fails is counted, and the next one begins anew."""
+        """A round each second until cancelled. A round that fails is counted, and the next one starts over."""
         try:
             while True:
                 began = time.monotonic()

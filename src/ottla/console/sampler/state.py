@@ -58,7 +58,7 @@ class TopicState:
     past_ends: deque[tuple[float, array[int]]] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
     compacted: bool = False
     keep_ms: int | None = None
-    """After which retention deletes records by their age, or `FOR_EVER`; None until the cluster has told."""
+    """After which retention deletes records by their age, or `FOR_EVER`; None until it is known."""
     written_s: float = 0.0
     """When records came in last, as far as the sampler saw it."""
     _counted: tuple[array[int], array[int], int] | None = None
