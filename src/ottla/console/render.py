@@ -24,6 +24,11 @@ def num(value: float | None) -> str:
     return _NOTHING if value is None or value < 0 else f"{value:,.0f}"
 
 
+def counted(value: float, word: str) -> str:
+    """A number with its word in the right form: 1 group, 1,200 groups."""
+    return f"{num(value)} {word}" if value == 1 else f"{num(value)} {word}s"
+
+
 def short(value: float | None) -> str:
     """A number in three or four signs: 41.2 k, 1.24 M."""
     if value is None:
@@ -117,6 +122,7 @@ def environment() -> Environment:
     )
     env.filters.update(
         num=num,
+        counted=counted,
         short=short,
         size=size,
         duration=duration,

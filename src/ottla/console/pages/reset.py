@@ -10,6 +10,7 @@ from ottla.admin.partitions import EARLIEST, LATEST, Partition, leaders, offsets
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import parse_since
 from ottla.console.plans import Form, Plan, change
+from ottla.console.render import counted
 from ottla.console.security.roles import RESET
 from ottla.console.waiting import HANDLE, Waiting
 from ottla.console.web import BadInput, Values, View, page, whole
@@ -161,7 +162,7 @@ async def plan_reset(view: View, form: Form) -> Plan:
     async def apply() -> str:
         await view.cluster.call(commit_offsets, group, wanted)
         _waiting.forget(handle)
-        return f"The group {group} stands at its new offsets on {len(wanted)} partitions."
+        return f"The group {group} stands at its new offsets on {counted(len(wanted), 'partition')}."
 
     fresh = not now and state == "Dead"
     return Plan(
@@ -169,7 +170,7 @@ async def plan_reset(view: View, form: Form) -> Plan:
         verb=RESET,
         resource=f"group:{group}",
         apply=apply,
-        sentence=f"{len(wanted)} partitions get these committed offsets.",
+        sentence=f"{counted(len(wanted), 'partition')}: these offsets are committed.",
         columns=("Partition", "Now", "Then", "Difference"),
         rows=rows,
         commands=[_command(view, group, form)],
