@@ -30,7 +30,8 @@ function add(html) {
   else if (rows.length) block.querySelector(".card").replaceWith(fresh.content.querySelector(".card"));
   localTimes(block);
   const pager = fresh.content.querySelector(".pager");
-  pager.querySelector(".rows-shown").textContent = `${whole(block.querySelectorAll("tbody tr").length)} records`;
+  const shown = block.querySelectorAll("tbody tr").length;
+  pager.querySelector(".rows-shown").textContent = shown === 1 ? "1 record" : `${whole(shown)} records`;
   block.querySelector(".pager").replaceWith(pager);
   return fresh.content.querySelector(".progress");
 }
