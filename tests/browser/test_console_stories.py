@@ -452,7 +452,8 @@ def test_several_topics_are_changed_and_deleted_at_once(console, broker, open_pa
     page.get_by_role("button", name="Change the settings").click()
     expect(page.get_by_role("status").first).to_contain_text("The settings of 2 topics are changed.")
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    found = AdminClient({"bootstrap.servers": broker.bootstrap}).describe_configs(resources)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    found = admin.describe_configs(resources)
     kept = {each.name: settings.result()["retention.ms"].value for each, settings in found.items()}
     assert [kept[name] for name in names] == ["1000", "1000", "604800000"]
 

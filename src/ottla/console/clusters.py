@@ -61,7 +61,7 @@ class OpenCluster:
         self.weeks: dict[str, tuple[float, list[float]]] = {}
         """When Prometheus was asked for an expression, and what it answered."""
         self.subjects: tuple[float, list[str]] | None = None
-        """When the registry was asked for its subjects, and what it answered."""
+        """Until when the answer of the registry about its subjects is used, and the answer."""
         self.deliveries: dict[str, tuple[float, dict[Place, Delivered], bool]] = {}
         """When the state of a share group was read, what it is, and whether that is all of it."""
         self.copied: dict[Partition, deque[tuple[float, int]]] = {}

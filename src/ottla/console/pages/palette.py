@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 _FOUND: Final = 30
 _MAX_FIND: Final = 100
 _MOST_SUBJECTS: Final = 10_000
-_KEPT_S: Final = 30.0
-_TIMEOUT_S: Final = 1.0
+_KEPT_S: Final = 15.0
+_AGAIN_S: Final = 5.0
+"""A registry that did not answer is asked again after this."""
+_TIMEOUT_S: Final = 3.0
 _ACTIONS: Final = (
     ("New topic", CHANGE, "topic:*", ("topics", "new")),
     ("Move a topic", ADMIN, "cluster", ("moves",)),
@@ -61,13 +63,14 @@ async def _subjects(view: View) -> list[str]:
     if service is None:
         return []
     known = view.cluster.subjects
-    if known is None or known[0] + _KEPT_S < time.monotonic():
+    if known is None or known[0] < time.monotonic():
+        kept_s = _KEPT_S
         try:
             found = await view.cluster.ask(replace(service, timeout_s=_TIMEOUT_S), "GET", "/subjects")
         except ServiceProblem:
-            found = []
+            found, kept_s = [], _AGAIN_S
         names = [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
-        known = view.cluster.subjects = time.monotonic(), names[:_MOST_SUBJECTS]
+        known = view.cluster.subjects = time.monotonic() + kept_s, names[:_MOST_SUBJECTS]
     return [name for name in known[1] if view.may(SEE, f"schema:{name}")]
 
 
