@@ -284,3 +284,4 @@ def test_the_palette_finds_schemas_and_what_one_can_do(console, registry, open_p
         expect(page.locator("#palette li[aria-selected=true]")).to_contain_text(kind)
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1)).to_contain_text(heading)
+        page.wait_for_load_state()
