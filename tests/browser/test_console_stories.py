@@ -471,7 +471,7 @@ def test_several_topics_are_changed_and_deleted_at_once(console, broker, open_pa
         else:
             expect(done).to_be_disabled()
             expect(page.get_by_role("alert")).to_contain_text("Type their number, 3")
-            page.go_back()
+            page.goto(f"{console.url}/topics?q={topic}-")
             page.get_by_role("checkbox", name="Pick all topics of this page").check()
     expect(page.get_by_role("status").first).to_contain_text("3 topics are deleted.")
     page.goto(f"{console.url}/topics?q={topic}-")

@@ -69,6 +69,8 @@ document.addEventListener("change", (event) => {
   showMarks(document);
   showBar();
 });
+// Browsers tick boxes again when a person comes back to a page.
+addEventListener("pageshow", () => showMarks(document));
 showMarks(document);
 showLinks();
 showBar();
