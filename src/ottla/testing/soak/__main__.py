@@ -19,6 +19,7 @@ from ottla.testing.checks.history import Recorder
 from ottla.testing.cluster import Cluster
 from ottla.testing.soak.copies import TableCopy, running_mirror
 from ottla.testing.soak.parts import Parts, running_parts
+from ottla.testing.soak.pipeline import PipelineCopy, running_pipeline
 from ottla.testing.soak.samples import Sampler, chart, growth
 from ottla.testing.tally import TallyError, open_tally
 
@@ -35,6 +36,7 @@ class Soak:
         self.directory = directory
         self.parts = Parts()
         self.sampler: Sampler | None = None
+        self.pipeline: PipelineCopy | None = None
         self._each_s = each_s
         self._unfinished: list[str] = []
 
@@ -44,15 +46,19 @@ class Soak:
         with (
             running_parts(cluster, self.directory, {"soak-table": table.config}) as self.parts,
             running_mirror(cluster.bootstrap, self.directory, TOPICS, "group") as mirror,
+            running_pipeline(cluster, self.directory, LEDGER, TOPICS[LEDGER]) as pipeline,
         ):
+            self.pipeline = pipeline
             self.parts.add("mirror", mirror.pid)
-            self.sampler = Sampler(lambda: {**self.parts.pids, **_nodes(cluster)}, self._each_s)
+            self.sampler = Sampler(
+                lambda: {**self.parts.pids, "pipeline": pipeline.pid, **_nodes(cluster)}, self._each_s
+            )
             self.sampler.start()
             try:
                 yield
             finally:
                 self.sampler.stop()
-            for copy in (table, mirror):
+            for copy in (table, mirror, pipeline):
                 try:
                     copy.finish(recorder)
                 except Exception as error:  # noqa: BLE001  a copy that cannot be compared is a finding
@@ -82,6 +88,7 @@ class Soak:
         open_files = {n: [(s.at_s, float(s.descriptors)) for s in samples if s.name == n] for n in names}
         (self.directory / "memory.svg").write_text(chart("Resident memory", memory, "MB"))
         (self.directory / "descriptors.svg").write_text(chart("Open descriptors", open_files, ""))
+        drivers = (self.pipeline.kills, self.pipeline.ends) if self.pipeline is not None else (0, 0)
         lines = [
             "# Soak",
             "",
@@ -90,6 +97,8 @@ class Soak:
             "| Fault | Times |",
             "|---|---:|",
             *(f"| {kind} | {count} |" for kind, count in sorted(verdict.faults.items())),
+            f"| kill of the pipeline's driver | {drivers[0]} |",
+            f"| end of the driver by itself | {drivers[1]} |",
             "",
             "| Operation | Count |",
             "|---|---:|",

@@ -73,7 +73,9 @@ class MirrorCopy:
         places = [(topic, number) for topic, count in self._topics.items() for number in range(count)]
         here = _committed(source, self._group)
         there = _committed(target, self._group)
-        for (topic, number), records in _read(target, [(f"{_SOURCE}.{t}", n) for t, n in places]).items():
+        for (topic, number), records in read_committed(
+            target, [(f"{_SOURCE}.{t}", n) for t, n in places]
+        ).items():
             own = topic.removeprefix(f"{_SOURCE}.")
             positions = here.get((own, number)), there.get((topic, number))
             groups = {self._group: (positions[0] or 0, positions[1] or 0)} if any(positions) else {}
@@ -87,7 +89,9 @@ def _committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
 
-def _read(bootstrap: str, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], list[tuple[int, str]]]:
+def read_committed(
+    bootstrap: str, places: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], list[tuple[int, str]]]:
     """All committed records of partitions, by place."""
     consumer = Consumer(
         {
@@ -105,7 +109,7 @@ def _read(bootstrap: str, places: Sequence[tuple[str, int]]) -> dict[tuple[str, 
     try:
         while left:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{sorted(left)} of the mirror's target could not be read to the end")
+                raise TimeoutError(f"{sorted(left)} could not be read to the end")
             for message in consumer.consume(1000, 0.5):
                 place = (message.topic() or "", message.partition() or 0)
                 error = message.error()
