@@ -65,7 +65,8 @@ def _nodes(state: ClusterState) -> list[Finding]:
 
 
 def _names(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _partitions(state: ClusterState, sees: Sees) -> list[Finding]:
