@@ -171,6 +171,8 @@ def running_mariadb(*options: str) -> Iterator[Server]:
         settings = [
             "--no-defaults",
             f"--datadir={data}",
+            # A server that starts removes the temporary tables of its folder, also those of another server.
+            f"--tmpdir={data}",
             f"--port={port}",
             f"--socket={folder}/socket",
             "--bind-address=127.0.0.1",
