@@ -53,6 +53,7 @@ def main() -> None:
         failed = True
         sheet.note(f"This run ended early, after {len(sheet.spans)} rows, and no file was written: {error!r}")
     finally:
+        os.environ.pop(stalls.WATCHDOG, None)
         shutil.rmtree(scratch, ignore_errors=True)
     result = report.document(sheet, given.scale)
     if failed:

@@ -1,4 +1,4 @@
-"""What a session changes in Spark's JVM: files without processes, settings without origins, sockets forgotten."""
+"""What a session changes in Spark's JVM: no processes for files, no origins of settings, sockets forgotten, one daemon."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.pipeline.jvm import java_context, jvm_of
-from ottla.pipeline.jvm_tuning import _compiled
+from ottla.pipeline.jvm_tuning import DAEMON_MODULE, _compiled
+from ottla.pipeline.reader import FORMAT
 
 pytestmark = pytest.mark.java
 
@@ -44,3 +45,15 @@ def test_the_jvm_forgets_the_sockets_of_finished_tasks(spark: Any) -> None:
     # A socket's file goes a moment after its last bytes.
     while forgotten < 3:
         forgotten += int(sockets.sweep())
+
+
+def test_workers_that_plan_reads_have_the_daemon_that_prints_no_traces(
+    spark: Any, shared_bootstrap: str
+) -> None:
+    options = {"kafka.bootstrap.servers": shared_bootstrap, "subscribePattern": "no-such-topic.*"}
+    assert spark.read.format(FORMAT).options(**options).load().count() == 0
+    commands = [
+        path.read_bytes().split(b"\0") for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()
+    ]
+    planners = [words for words in commands if b"pyspark.sql.worker.plan_data_source_read" in words]
+    assert any(DAEMON_MODULE.encode() in words for words in planners)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from bench import __main__ as command
 from bench.context import Bench
 from bench.sheet import OTTLA
+from bench.stalls import WATCHDOG
 
 
 def test_a_run_that_fails_shows_the_rows_before(
@@ -32,3 +34,4 @@ def test_a_run_that_fails_shows_the_rows_before(
     assert "a figure" in shown and "12.5" in shown
     assert "ended early, after 1 rows" in shown and "the broker is gone" in shown
     assert not (tmp_path / "result.json").exists()
+    assert WATCHDOG not in os.environ, "brokers of later tests would write into the directory that is gone"

@@ -267,7 +267,11 @@ def _watched_loop() -> Iterator[LoopWatchdog]:
             import msgspec
 
             file = Path(path) / f"{os.getpid()}.json" if os.path.isdir(path) else Path(path)
-            file.write_bytes(msgspec.json.encode(watchdog.findings()))
+            try:
+                file.write_bytes(msgspec.json.encode(watchdog.findings()))
+            except OSError as error:
+                # The node itself has ended well.
+                _logger.warning("Cannot write what the watchdog found: %s", error)
 
 
 async def _first_of(stopping: asyncio.Event, server: Server) -> BaseException | None:

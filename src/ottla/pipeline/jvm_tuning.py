@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+DAEMON_MODULE: Final = "ottla.pipeline.python_daemon"
+
 _SWEEP_MS: Final = 60_000
 _LOCAL_FILES: Final = "fs.file.impl"
 
@@ -31,7 +33,7 @@ def tune_jvm(session: SparkSession, *, local: bool, sockets: bool) -> None:
     if local:
         changes.append(use_local_files)
     if sockets:
-        changes.append(sweep_sockets)
+        changes += [sweep_sockets, use_one_daemon]
     for change in changes:
         try:
             change(session)
@@ -72,6 +74,21 @@ def use_local_files(session: SparkSession) -> None:
 def sweep_sockets(session: SparkSession) -> None:
     """Once a minute forget the sockets of finished tasks: the JVM would keep all their paths until it ends."""
     _compiled(session, "ClosedSockets").newInstance().sweepEvery(_SWEEP_MS)
+
+
+def use_one_daemon(session: SparkSession) -> None:
+    """Let Ottla's daemon serve the workers that plan reads of Python data sources, too: no setting names theirs.
+
+    Spark closes the sockets of idle ones after a minute, and its own daemon prints a trace for each of them.
+    """
+    classes = jvm_of(session).java.lang.Class
+    the_only = classes.forName("sun.misc.Unsafe").getDeclaredField("theUnsafe")
+    the_only.setAccessible(True)
+    unsafe = the_only.get(None)
+    module = classes.forName("org.apache.spark.api.python.PythonWorkerFactory$").getDeclaredField(
+        "defaultDaemonModule"
+    )
+    unsafe.putObject(unsafe.staticFieldBase(module), unsafe.staticFieldOffset(module), DAEMON_MODULE)
 
 
 def _compiled(session: SparkSession, name: str) -> JavaObject:

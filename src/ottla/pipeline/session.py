@@ -122,9 +122,9 @@ def spark_session(
     from ottla.pipeline.jvm_tuning import tune_jvm
     from ottla.pipeline.reader import register_reader
 
-    register_reader(session)
     sockets = wanted.get(f"{SOCKETS}.enabled") == "true"
     tune_jvm(session, local=master.startswith("local"), sockets=sockets)
+    register_reader(session)
     if low_latency and is_local(master):
         _write_without_checksum_files(session)
     return session

@@ -149,6 +149,11 @@ class MySqlReader(ChangeReader[_Event]):
         if not self._is_complete(stored):
             return
         at = _position(stored)
+        if not at.gtids and not at.file:
+            raise TaskFailed(
+                "the stored offset names no place in a binary log, as if another kind of connector had written it: "
+                "reset the connector's offsets, or give it another name"
+            )
         if not at.gtids and not self._server.has_file(at.file):
             raise _purged(at, f"the server has no file {at.file}")
 
