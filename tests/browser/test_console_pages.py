@@ -178,7 +178,9 @@ def test_the_theme_is_chosen_on_a_narrow_screen_too(console, open_page):
     page = open_page(f"{console.url}/topics", width=390, height=844)
     page.locator(".bar").get_by_role("button", name="More").click()
     page.locator("#more").get_by_role("link", name="Settings").click()
+    page.wait_for_url("**/settings*")  # a button works when its page has loaded
     page.get_by_role("group", name="Theme of the console").get_by_role("button", name="Dark").click()
+    page.locator("html[data-theme=dark]").wait_for()
     page.goto(f"{console.url}/topics")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 21, 19)"
 

@@ -1,4 +1,4 @@
-"""What a session changes in Spark's JVM: no processes for files, no origins of settings, sockets forgotten, one daemon."""
+"""What a session changes in the JVM: no processes for files, no origins of settings, sockets forgotten, one daemon."""
 
 from __future__ import annotations
 
