@@ -198,7 +198,7 @@ def test_each_change_arrives_once_across_restarts_and_cut_transactions(broker, s
         with worker(broker, ottla_cycle_max_records="37") as rest:
             create(rest, name, given)
             if not by_gtid and step > 2:
-                drop_gtids(rest, name)
+                change_offset(rest, name, gtids=None)
             sql.execute(f"UPDATE {name} SET n = %s", (step,))
             sql.execute("FLUSH BINARY LOGS")
             eventually(lambda step=step: len(changes(broker, topic)) >= 500 * (step - 2) + 300)
@@ -214,12 +214,12 @@ def test_each_change_arrives_once_across_restarts_and_cut_transactions(broker, s
         assert own == list(range(own[0], 5)) and own[0] in (1, 2), f"row {row} has the versions {own}"
 
 
-def drop_gtids(rest, name):
-    """Sets the offset without GTIDs: the connector goes on by file and position."""
+def change_offset(rest, name, **changes):
+    """Sets the offset; without GTIDs a connector goes on by file and position."""
     rest.call("PUT", f"/connectors/{name}/stop")
     rest.await_states(name, "STOPPED")
     (stored,) = rest.call("GET", f"/connectors/{name}/offsets")[1]["offsets"]
-    offset = {key: value for key, value in stored["offset"].items() if key != "gtids"}
+    offset = {key: value for key, value in {**stored["offset"], **changes}.items() if value is not None}
     body = {"offsets": [{"partition": stored["partition"], "offset": offset}]}
     code, answer = rest.call("PATCH", f"/connectors/{name}/offsets", body)
     assert code == 200, answer
@@ -243,6 +243,16 @@ def test_a_purged_log_never_becomes_a_silent_gap(rest, broker, server, sql):
     assert "the server cannot give its binary log from GTIDs 0-1-" in failure(rest, "purged")
     assert len(changes(broker, "purged.shop.purged")) == 1
     rest.call("DELETE", "/connectors/purged")
+
+
+def test_an_offset_that_another_kind_of_connector_wrote_is_named(rest, broker, server, sql):
+    sql.execute("CREATE TABLE foreign_offset (id INT PRIMARY KEY)")
+    sql.execute("INSERT INTO foreign_offset VALUES (1)")
+    create(rest, "foreign_offset", config(server, "foreign_offset"))
+    arrived(rest, broker, "foreign_offset", "foreign_offset.shop.foreign_offset", 1)
+    change_offset(rest, "foreign_offset", gtids=None, file="", pos=4)
+    assert "names no place in a binary log" in failure(rest, "foreign_offset")
+    rest.call("DELETE", "/connectors/foreign_offset")
 
 
 def _purge(sql, last):
