@@ -9,7 +9,7 @@ import pytest
 
 from ottla.pipeline.jvm import java_context, jvm_of
 from ottla.pipeline.jvm_tuning import DAEMON_MODULE, _compiled
-from ottla.pipeline.reader import FORMAT
+from ottla.pipeline.reader_options import FORMAT
 
 pytestmark = pytest.mark.java
 
