@@ -31,7 +31,7 @@ def _python_workers():
                 above = file.read()
         except OSError:
             continue
-        if b"pyspark.daemon" in words and b"pyspark.daemon" in above and _ours(parent):
+        if b"pyspark.worker" in words and b"pyspark.worker" in above and _ours(parent):
             found.append(int(entry))
     return found
 

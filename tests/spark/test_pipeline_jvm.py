@@ -10,6 +10,7 @@ import pytest
 from ottla.pipeline.jvm import java_context, jvm_of
 from ottla.pipeline.jvm_tuning import DAEMON_MODULE, _compiled
 from ottla.pipeline.reader_options import FORMAT
+from spark.reading import Kafka
 
 pytestmark = pytest.mark.java
 
@@ -48,9 +49,9 @@ def test_the_jvm_forgets_the_sockets_of_finished_tasks(spark: Any) -> None:
 
 
 def test_workers_that_plan_reads_have_the_daemon_that_prints_no_traces(
-    spark: Any, shared_bootstrap: str
+    spark: Any, ottla_kafka: Kafka
 ) -> None:
-    options = {"kafka.bootstrap.servers": shared_bootstrap, "subscribePattern": "no-such-topic.*"}
+    options = {"kafka.bootstrap.servers": ottla_kafka.bootstrap, "subscribePattern": "no-such-topic.*"}
     assert spark.read.format(FORMAT).options(**options).load().count() == 0
     commands = [
         path.read_bytes().split(b"\0") for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()
